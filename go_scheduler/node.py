@@ -77,18 +77,21 @@ class Node:
         self._execution = Execution(
             handling, store, store_clock, self._id, settings=settings, events=events
         )
-        self.tally = self._execution.recorder.tally
+        self.tally = self._execution.state.tally
         runs, execution = bool(self._served), self._execution
         # The loops wake each other, and hints wake both.
         self._creation = Creation(
             store,
             store_clock,
             settings,
-            created=execution.look,
-            run=execution.hand_over.fire,
+            created=execution.state.work_found,
+            run=execution.direct_start.fire,
             events=events.counting(self.tally.fired),
         )
-        looks = {News.DEFINITIONS: self._creation.poll, News.INSTANCES: execution.poll}
+        looks = {
+            News.DEFINITIONS: self._creation.poll,
+            News.INSTANCES: execution.claimer.poll,
+        }
         self._hinted = HintedLooks(store, clock, runs=runs, looks=looks, events=events)
         self._unserved = UnservedQueues(store, clock, own=self._served, events=events)
         self._cleanup = Cleanup(store, settings.kept)
@@ -110,7 +113,7 @@ class Node:
     @property
     def is_own_thread(self) -> bool:
         """Whether this is called by one of its own handlers, listeners or loops."""
-        is_run = run_here() in self._execution.held.running()
+        is_run = run_here() in self._execution.state.held.running()
         is_loop = any(ticker.is_current for ticker in self._tickers())
         return is_run or is_loop or self._events.is_own_thread
 
@@ -156,11 +159,11 @@ class Node:
 
     def takes(self, queue: str) -> bool:
         """Whether something more in this queue would run here at once."""
-        return queue in self._served and self._execution.hand_over.free > 0
+        return queue in self._served and self._execution.direct_start.free > 0
 
     def look_for_instances(self) -> None:
         """Look for instances at once: one may be there that was not made by firing."""
-        self._execution.look_here()
+        self._execution.claimer.look()
 
     def put(
         self, definition: TaskDefinition, created: Callable[[TaskDefinition], None]
@@ -180,7 +183,7 @@ class Node:
             else:
                 self.look(put)
 
-        return self._execution.hand_over.put(firing, tell)
+        return self._execution.direct_start.put(firing, tell)
 
     def add(
         self,
@@ -188,8 +191,8 @@ class Node:
         additions: Sequence[Addition],
         created: Callable[[Sequence[TaskInstance]], None],
     ) -> Sequence[TaskInstance] | None:
-        """Add instances, and run at once those that are due, as ``HandOver.add``."""
-        return self._execution.hand_over.add(definition_id, additions, created)
+        """Add instances, and run at once those that are due, as ``DirectStart.add``."""
+        return self._execution.direct_start.add(definition_id, additions, created)
 
     def request_stop(self) -> None:
         """Begin to stop; returns at once."""
@@ -234,7 +237,7 @@ class Node:
         Returns:
             Whether it had stopped by then, and all came back and was recorded.
         """
-        self._execution.recorder.leave_behind()
+        self._execution.writer.leave_behind()
         self._report_stopped(clean=False)
         return self._clean
 
@@ -248,7 +251,7 @@ class Node:
         """How it is."""
         execution, elapsed = self._execution, self._clock.elapsed()
         loops = {each.name: LoopHealth.of(each, elapsed) for each in self._looked_at()}
-        stuck, trouble = execution.keeper.stuck(), execution.workers.trouble
+        stuck, trouble = execution.heartbeat.stuck(), execution.workers.trouble
         hanging = self._creation.hanging
         return Health(
             ok=all(loop.ok for loop in loops.values())
@@ -260,9 +263,9 @@ class Node:
             store_reachable=self.reaches_store,
             stuck_workers=stuck,
             hanging_triggers=hanging,
-            waiting=execution.held.waiting,
-            busy=execution.held.busy,
-            unrecorded=execution.recorder.unrecorded,
+            waiting=execution.state.held.waiting,
+            busy=execution.state.held.busy,
+            unrecorded=execution.writer.unrecorded,
             lateness=execution.lateness,
         )
 
@@ -290,7 +293,7 @@ class Node:
         if self._quiet_since is None:
             self._quiet_since = self._clock.elapsed()
         waited = self._clock.elapsed() - self._quiet_since
-        done = ended and not self._execution.recorder.unrecorded
+        done = ended and not self._execution.writer.unrecorded
         is_resting = self._resting_since is not None
         if is_resting or (done and self._execution.give_back_unknown()):
             self._stop_the_rest()
@@ -306,7 +309,7 @@ class Node:
             self._cleaning,
             *self._execution.makers,
         ]
-        self._execution.hand_over.stop()
+        self._execution.direct_start.stop()
         for ticker in makers:
             ticker.stop()
         # Before giving back, so that what a loop took as it ended goes back as well.
@@ -319,19 +322,19 @@ class Node:
         if self._resting_since is None:
             self._resting_since = self._clock.elapsed()
             self._execution.write_last_stats()
-        self._execution.hand_over.close()
+        self._execution.direct_start.close()
         for ticker in self._tickers():
             ticker.stop()
         waited = self._clock.elapsed() - self._resting_since
         if waited >= _RESTING or all(each.ended for each in self._tickers()):
-            self._close(clean=not self._execution.keeper.stuck())
+            self._close(clean=not self._execution.heartbeat.stuck())
 
     def _close(self, *, clean: bool) -> None:
         self._hinted.close()
         for ticker in [*self._tickers(), self._stopper]:
             ticker.stop()
         self._execution.workers.stop()
-        self._execution.hand_over.close()
+        self._execution.direct_start.close()
         # Set last: whoever waits for it may then close the store.
         self._report_stopped(clean=clean)
 

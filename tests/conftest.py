@@ -22,6 +22,8 @@ from sqlalchemy.orm import sessionmaker
 
 from go_scheduler.clock import StoreClock
 from go_scheduler.models import TaskDefinition, TaskInstance
+from go_scheduler.running.state import NodeState
+from go_scheduler.scheduler import Scheduler
 from go_scheduler.testing import ManualClock
 from go_scheduler.testing.builders import LEASE, NODE, definition
 from go_scheduler.testing.clock import START
@@ -374,6 +376,13 @@ def instance(
         started_at=started_at,
         cancel_requested=cancel_requested,
     )
+
+
+def state_of(store: Store, clock: ManualClock) -> NodeState:
+    """What the parts of a node on this store share."""
+    scheduler = Scheduler(lambda _: None, store, clock=clock, lease=LEASE)
+    store_clock = StoreClock(clock, store.now)
+    return NodeState(store, store_clock, NODE, scheduler._settings)
 
 
 def seconds(count: float) -> timedelta:

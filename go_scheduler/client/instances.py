@@ -47,7 +47,7 @@ from go_scheduler.models import (
     TaskInstance,
 )
 from go_scheduler.running.defaults import Defaults
-from go_scheduler.running.desk import Desk, progress_text, result_text
+from go_scheduler.running.remote_runs import RemoteRuns, progress_text, result_text
 from go_scheduler.running.withdrawing import Kind
 from go_scheduler.stores.filters import Filter
 from go_scheduler.stores.messages import Claim
@@ -423,7 +423,7 @@ class Runs(StoreAccess):
     ) -> Extension:
         worker = check_name("worker", worker)
         check_positive("by", by)
-        answer = self._desk().report(claim, stage, worker=worker, by=by)
+        answer = self._remote_runs().report(claim, stage, worker=worker, by=by)
         self._went_on(answer is Extension.LOST)
         return answer
 
@@ -451,7 +451,7 @@ class Runs(StoreAccess):
         claim = _claim(instance_id, attempt)
         check_positive("by", by)
         text = progress_text(progress)
-        answer = self._desk().extend(claim, by, progress=text)
+        answer = self._remote_runs().extend(claim, by, progress=text)
         self._went_on(answer is Extension.LOST)
         return answer
 
@@ -481,7 +481,7 @@ class Runs(StoreAccess):
         """
         claim = _claim(instance_id, attempt)
         text = result_text(result)
-        return self._went_on(self._desk().complete(claim, result=text))
+        return self._went_on(self._remote_runs().complete(claim, result=text))
 
     acomplete = awaitable(complete)
     """Await what ``complete`` does; see there."""
@@ -525,7 +525,7 @@ class Runs(StoreAccess):
             check_at_least("retry_in", retry_in, ZERO)
             if not retry:
                 raise ConfigurationError("retry_in is of no use with retry=False")
-        failed = self._desk().fail(claim, error, retry=retry, retry_in=retry_in)
+        failed = self._remote_runs().fail(claim, error, retry=retry, retry_in=retry_in)
         return self._went_on(failed)
 
     afail = awaitable(fail)
@@ -559,13 +559,15 @@ class Runs(StoreAccess):
         claim = _claim(instance_id, attempt)
         check_at_least("delay", delay, ZERO)
         reason = reason or _NOT_RUN
-        return self._went_on(self._desk().release(claim, delay=delay, reason=reason))
+        return self._went_on(
+            self._remote_runs().release(claim, delay=delay, reason=reason)
+        )
 
     arelease = awaitable(release)
     """Await what ``release`` does; see there."""
 
-    def _desk(self) -> Desk:
-        return Desk(
+    def _remote_runs(self) -> RemoteRuns:
+        return RemoteRuns(
             self._ready(),
             defaults=self._defaults,
             tell=self._events.tell,

@@ -20,8 +20,8 @@ from go_scheduler.errors import BusUnavailableError, ConfigurationError
 from go_scheduler.formatting import shown
 from go_scheduler.handlers.job_types import unmarked
 from go_scheduler.run import Fail, GiveBack, HandedOn, run_here
-from go_scheduler.running.desk import HandedOut
 from go_scheduler.running.held import HeldRun
+from go_scheduler.running.remote_runs import HandedOut
 from go_scheduler.scheduler import Scheduler
 from go_scheduler.trace_context import parted
 

@@ -32,9 +32,9 @@ from go_scheduler.formatting import shown
 from go_scheduler.models import Extension, Stage
 from go_scheduler.models.values import changed
 from go_scheduler.running.defaults import Defaults
-from go_scheduler.running.desk import (
-    Desks,
+from go_scheduler.running.remote_runs import (
     Failing,
+    RemoteRunsMaker,
     Reporting,
     Success,
     lets_others_run,
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from go_scheduler.dispatch.bus import Delivery, MessageBus
     from go_scheduler.events.event import Event
     from go_scheduler.models import TaskInstance
-    from go_scheduler.running.desk import Desk, HandedOut
+    from go_scheduler.running.remote_runs import HandedOut, RemoteRuns
     from go_scheduler.scheduler import Scheduler
 
 LONGEST_TOPIC = 255
@@ -473,7 +473,7 @@ _NOBODYS = (
 
 
 class Recording:
-    """Records statuses by the desk, and tells workers which runs to cancel.
+    """Records statuses, and tells workers which runs to cancel.
 
     Args:
         scheduler: Its store and settings are used.
@@ -497,7 +497,7 @@ class Recording:
         self._handed_out = handed_out
         self._cancelling = cancelling
         self._tell = tell
-        self._desks = Desks(
+        self._remote_runs = RemoteRunsMaker(
             scheduler._ready,
             scheduler._clock,
             defaults=scheduler._defaults,
@@ -518,11 +518,11 @@ class Recording:
             StoreUnavailableError: The store is away.
         """
         by_kind = SortedStatuses.of(statuses)
-        desk = self._desks.desk()
-        look = self._report(desk, by_kind.going, settle)
-        look |= self._complete(desk, by_kind.succeeded, settle)
-        look |= self._fail(desk, by_kind.failed, settle)
-        look |= self._release(desk, by_kind.released, settle)
+        remote = self._remote_runs.make()
+        look = self._report(remote, by_kind.going, settle)
+        look |= self._complete(remote, by_kind.succeeded, settle)
+        look |= self._fail(remote, by_kind.failed, settle)
+        look |= self._release(remote, by_kind.released, settle)
         # An instance may be due at once: this one again, or one that waited for it.
         if look:
             self._scheduler._look_at_all()
@@ -534,7 +534,10 @@ class Recording:
         return store.select(where, order=Order.ID, limit=len(ids))
 
     def _report(
-        self, desk: Desk, going: Sequence[Going], settle: Callable[[Heard], None]
+        self,
+        remote: RemoteRuns,
+        going: Sequence[Going],
+        settle: Callable[[Heard], None],
     ) -> bool:
         asked: list[tuple[Going, Reporting]] = []
         known = {each.claim: self._handed_out.get(each.claim) for each in going}
@@ -547,10 +550,10 @@ class Recording:
                 self._answer(each, Extension.LOST, settle)
             else:
                 asked.append((each, self._reporting(each, instance)))
-        answers = desk.extend_all([reporting for _, reporting in asked])
+        answers = remote.extend_all([reporting for _, reporting in asked])
         for (each, _), answer in zip(asked, answers, strict=True):
             if each.stage is Stage.STARTED and isinstance(answer, Extension):
-                self._handed_out.begin(each.claim, desk.now())
+                self._handed_out.begin(each.claim, remote.now())
             self._answer(each, answer, settle)
         return Extension.LOST in answers
 
@@ -579,24 +582,27 @@ class Recording:
             self._settle(heard, answer, settle)
 
     def _complete(
-        self, desk: Desk, ended: Sequence[Heard], settle: Callable[[Heard], None]
+        self,
+        remote: RemoteRuns,
+        ended: Sequence[Heard],
+        settle: Callable[[Heard], None],
     ) -> bool:
         runs = [
             Success(
                 claim=each.claim,
                 result=self._kept(each, result_text, each.status.result),
-                instance=self._popped(each, desk),
+                instance=self._popped(each, remote),
                 client=_times(each),
             )
             for each in ended
         ]
-        answers = desk.complete_all(runs)
+        answers = remote.complete_all(runs)
         for each, answer in zip(ended, answers, strict=True):
             self._settle(each, answer, settle)
         pairs = zip(runs, answers, strict=True)
         return any(it is True and lets_others_run(run) for run, it in pairs)
 
-    def _popped(self, each: Heard, desk: Desk) -> TaskInstance | None:
+    def _popped(self, each: Heard, remote: RemoteRuns) -> TaskInstance | None:
         """The instance, if it was published here; without its time on the bus."""
         instance, status = self._handed_out.pop(each.claim), each.status
         if instance is None or instance.accepted_at is not None:
@@ -604,35 +610,41 @@ class Recording:
         # The worker sent no *started*, or another process received it.
         if status.started_at is None or status.ended_at is None:
             return instance
-        published, now = instance.started_at, desk.now()
+        published, now = instance.started_at, remote.now()
         assert published is not None
         # A worker may send any times, such as a run of thousands of years.
         ran = min(status.ended_at - status.started_at, now - published)
         return changed(instance, started_at=max(published, now - max(ZERO, ran)))
 
     def _fail(
-        self, desk: Desk, ended: Sequence[Heard], settle: Callable[[Heard], None]
+        self,
+        remote: RemoteRuns,
+        ended: Sequence[Heard],
+        settle: Callable[[Heard], None],
     ) -> bool:
-        answers = desk.fail_all([_failing(each) for each in ended])
+        answers = remote.fail_all([_failing(each) for each in ended])
         for each, answer in zip(ended, answers, strict=True):
             self._settle(each, answer, settle)
         return True in answers
 
     def _release(
-        self, desk: Desk, ended: Sequence[Heard], settle: Callable[[Heard], None]
+        self,
+        remote: RemoteRuns,
+        ended: Sequence[Heard],
+        settle: Callable[[Heard], None],
     ) -> bool:
         released = False
         for each in ended:
             answer: bool | StoreError
             try:
-                answer = self._released(desk, each)
+                answer = self._released(remote, each)
             except StoreError as error:
                 answer = error
             released |= answer is True
             self._settle(each, answer, settle)
         return released
 
-    def _released(self, desk: Desk, each: Heard) -> bool:
+    def _released(self, remote: RemoteRuns, each: Heard) -> bool:
         found = self._find(each.claim)
         if found is None or found.worker not in (None, each.status.worker):
             return False
@@ -643,7 +655,7 @@ class Recording:
         reason = f"worker {each.status.worker} gave it back"
         if each.status.error:
             reason += f": {each.status.error:.{_MOST_TOLD}}"
-        return desk.release(each.claim, delay=delay, reason=reason)
+        return remote.release(each.claim, delay=delay, reason=reason)
 
     def _settle(
         self,

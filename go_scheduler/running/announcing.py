@@ -12,12 +12,9 @@ from go_scheduler.stores.messages import Announcement
 from go_scheduler.version import __version__
 
 if TYPE_CHECKING:
-    from uuid import UUID
-
     from go_scheduler.handlers.registry import Handler
+    from go_scheduler.running.state import NodeState
     from go_scheduler.running.tally import Objective
-    from go_scheduler.settings import Settings
-    from go_scheduler.stores.base import Store
     from go_scheduler.stores.messages import Claimant
 
 # Of more it is not told which they are: each node writes all of it every few seconds.
@@ -28,31 +25,24 @@ class Announcing:
     """Says who a node is, what it runs, and what has become of that.
 
     Args:
-        node: Its id.
+        state: What the node's parts share.
         handler: What it calls; None: nothing.
-        settings: Which queues it serves.
-        objective: How late its runs may be, and what has been counted of them.
+        objective: How late its runs may be.
 
     Attributes:
-        node: Its id.
         queues: Those that it serves.
         stopping: Whether it takes nothing more.
     """
 
     def __init__(
-        self,
-        node: UUID,
-        handler: Handler | None,
-        settings: Settings,
-        *,
-        objective: Objective,
+        self, state: NodeState, handler: Handler | None, objective: Objective
     ) -> None:
-        self.node = node
+        self._store = state.store
+        self._tally = state.tally
         self._objective = objective
-        self._tally = objective.tally
         self._handler = handler
-        self.queues = () if handler is None else tuple(settings.queues)
-        self._claimant = settings.claimant(node)
+        self.queues = () if handler is None else tuple(state.settings.queues)
+        self._claimant = state.claimant
         self._host = socket.gethostname()
         self._pid = os.getpid()
         self.stopping = False
@@ -60,7 +50,7 @@ class Announcing:
     def announcement(self) -> Announcement:
         """What there is to tell now: names may be registered at any time."""
         return Announcement(
-            node=self.node,
+            node=self._claimant.node,
             host=self._host,
             pid=self._pid,
             version=__version__,
@@ -74,11 +64,10 @@ class Announcing:
         """Go on with counting, and judge whether runs begin in time."""
         self._objective.look()
 
-    def write_stats(self, store: Store, *, last: bool = False) -> None:
+    def write_stats(self, *, last: bool = False) -> None:
         """Write what was counted, if a minute is over in which anything was.
 
         Args:
-            store: Where to.
             last: Whether to write all there is: nothing more is counted.
 
         Raises:
@@ -87,7 +76,7 @@ class Announcing:
         taken = self._tally.take(last=last)
         if taken:
             try:
-                store.note_stats(self.node, taken)
+                self._store.note_stats(self._claimant.node, taken)
             except BaseException:
                 self._tally.put_back()
                 raise

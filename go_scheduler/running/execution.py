@@ -1,4 +1,4 @@
-"""A node's execution side, wired: the instance runner with all its parts."""
+"""A node's execution side: what claims, starts, calls, records and renews."""
 
 from __future__ import annotations
 
@@ -11,28 +11,23 @@ from go_scheduler.handlers.registry import HandlerRegistry
 from go_scheduler.health import Lateness, RecentLateness
 from go_scheduler.running.admission import Admission
 from go_scheduler.running.announcing import Announcing
-from go_scheduler.running.calling.calls import Calls
-from go_scheduler.running.calling.workers import Spares, Workers
-from go_scheduler.running.claiming import Claiming
-from go_scheduler.running.defaults import Defaults
-from go_scheduler.running.hand_over import HandOver
-from go_scheduler.running.held import Held
-from go_scheduler.running.instance_runner import InstanceRunner
-from go_scheduler.running.keeper import Contact, Keeper, Overdue, Renewals
-from go_scheduler.running.recorder import Recorder
-from go_scheduler.running.room import Room
+from go_scheduler.running.calling.workers import Workers
+from go_scheduler.running.capacity import Capacity
+from go_scheduler.running.claimer import Claimer
+from go_scheduler.running.direct_start import DirectStart
+from go_scheduler.running.heartbeat import Heartbeat
+from go_scheduler.running.recovery import Takeover, Unanswered
+from go_scheduler.running.result_writer import ResultWriter
 from go_scheduler.running.slots import Slots
-from go_scheduler.running.starter import Starter, Timer
-from go_scheduler.running.takeover import Takeover, Unanswered
+from go_scheduler.running.start_queue import StartQueue
+from go_scheduler.running.state import NodeState
 from go_scheduler.running.tally import Objective
 from go_scheduler.running.withdrawing import join
-from go_scheduler.ticking.ticker import Pace
 
 if TYPE_CHECKING:
     from uuid import UUID
 
     from go_scheduler.clock import StoreClock
-    from go_scheduler.handlers.registry import Handler
     from go_scheduler.running.calling.workers import Handling
     from go_scheduler.settings import Settings
     from go_scheduler.stores.base import Store
@@ -52,8 +47,9 @@ class Execution:
         events: Told of what happens.
 
     Attributes:
-        hand_over: Takes what is created here and due.
-        objective: Whether runs begin in time.
+        state: What the parts share.
+        claimer: Claims what is due.
+        direct_start: Starts what is created here and due.
         makers: The tickers of what makes work; a stop ends these first.
         tickers: Those of all its parts.
     """
@@ -68,31 +64,64 @@ class Execution:
         settings: Settings,
         events: Events = LOG_ALONE,
     ) -> None:
-        self._store = store
-        self._clock = clock
-        self._claimant = settings.claimant(node)
-        self._settings = settings
-        self._defaults = Defaults.of(settings)
-        self._events = events
-        self._contact = Contact(clock.base, lease=settings.lease)
-        self.held = Held()
-        self._spares = Spares(self.held, most=settings.spares)
         # The empty registry is never asked: without tickers nothing is claimed.
         handler = HandlerRegistry() if handling.handler is None else handling.handler
-        self._beside = handling.beside
-        self._wire_recording()
-        self._wire_announcing(handling.handler)
-        self._wire_calling(handler, handling)
-        self._wire_claiming(handler)
+        self.state = state = NodeState(store, clock, node, settings, events=events)
+        self._objective = Objective(state)
+        self._announcing = Announcing(state, handling.handler, self._objective)
+        self.writer = writer = ResultWriter(state)
+        self.heartbeat = heartbeat = Heartbeat(state, writer)
+        self.workers = workers = Workers(
+            state, handler, handling, writer=writer, heartbeat=heartbeat
+        )
+        heartbeat.workers = workers
+        self.admission = admission = Admission(state, handler, writer)
+        join(store, admission.withdrawing)
+        slots = Slots(state)
+        start_queue = StartQueue(
+            state, workers=workers, admission=admission, slots=slots
+        )
+        self._takeover = takeover = Takeover(state, self._announcing)
+        self._unanswered = unanswered = Unanswered(state, writer)
+        self.claimer = claimer = Claimer(
+            state,
+            capacity=Capacity(state, writer, workers),
+            admission=admission,
+            start_queue=start_queue,
+            takeover=takeover,
+            unanswered=unanswered,
+        )
+        state.work_found.connect(handling.beside)
+        self.direct_start = DirectStart(
+            state,
+            self._announcing,
+            claimer=claimer,
+            admission=admission,
+            start_queue=start_queue,
+            unanswered=unanswered,
+        )
+        self.makers = [
+            claimer.ticker,
+            *start_queue.tickers,
+            slots.ticker,
+            self.direct_start.ticker,
+        ]
+        self.tickers = [
+            takeover.ticker,
+            *self.makers,
+            writer.ticker,
+            heartbeat.ticker,
+        ]
         if handling.handler is None:
-            self.hand_over.stop()
+            self.direct_start.stop()
             self.makers.clear()
-            self.tickers = [self._takeover.ticker]
+            self.tickers = [takeover.ticker]
 
     @property
     def is_running(self) -> bool:
         """Whether a handler runs that has not been given up."""
-        return not set(self.held.hung()).issuperset(self.held.running())
+        held = self.state.held
+        return not set(held.hung()).issuperset(held.running())
 
     @property
     def has_left(self) -> bool:
@@ -102,34 +131,22 @@ class Execution:
     @property
     def lateness(self) -> RecentLateness:
         """How late runs began here lately."""
-        recent = self.recorder.tally.recent()
+        recent = self.state.tally.recent()
         return RecentLateness(
             **{name: Lateness.of(each) for name, each in recent._asdict().items()},
-            objective=self.objective.wanted,
-            met=self.objective.met,
+            objective=self._objective.wanted,
+            met=self._objective.met,
         )
 
     def leave(self) -> None:
         """Tell the others that this node takes nothing more."""
         self._takeover.leave()
 
-    def look(self) -> None:
-        """Look for instances to claim at once, here and in the nodes beside this."""
-        self._runner.look()
-        self._beside()
-
-    def look_here(self) -> None:
-        """Look for instances to claim at once."""
-        self._runner.look()
-
-    def poll(self) -> None:
-        """Look for instances sooner than at the next tick."""
-        self._runner.poll()
-
     def give_back(self) -> None:
         """Give back every instance that has not been called."""
-        self.hand_over.let_in()
-        self._calls.give_back_uncalled()
+        self.direct_start.let_in()
+        for run in self.state.held.uncalled():
+            self.writer.give_back(run, "its node stops")
 
     def give_back_unknown(self) -> bool:
         """Give back what an answer that was lost has claimed; false: not yet."""
@@ -143,179 +160,4 @@ class Execution:
     def write_last_stats(self) -> None:
         """Write what has been counted and is not yet written, if the store takes it."""
         with suppress(StoreError):
-            self._announcing.write_stats(self._store, last=True)
-
-    def _wire_recording(self) -> None:
-        self.recorder = Recorder(
-            self._store,
-            self._clock,
-            defaults=self._defaults,
-            max_hangs=self._settings.max_hangs,
-            recorded=lambda: self._runner.fill(),
-            slot_freed=lambda: self._slots.free(),
-            events=self._events,
-        )
-        overdue = Overdue(
-            self.held,
-            self.recorder,
-            end=lambda run: self.workers.end(run),
-            replace=lambda run: self.workers.replace(run),
-            events=self._events,
-        )
-        renewals = Renewals(
-            self._store,
-            self._clock,
-            lease=self._settings.lease,
-            contact=self._contact,
-            events=self._events,
-        )
-        self.keeper = Keeper(
-            renewals,
-            self._clock,
-            held=self.held,
-            recorder=self.recorder,
-            overdue=overdue,
-            left=lambda: self.workers.give_back_left(),
-            events=self._events,
-        )
-
-    def _wire_announcing(self, handler: Handler | None) -> None:
-        self.objective = Objective(
-            self._settings.lateness_objective,
-            self.recorder.tally,
-            clock=self._clock,
-            node=self._claimant.node,
-            events=self._events,
-        )
-        self._announcing = Announcing(
-            self._claimant.node, handler, self._settings, objective=self.objective
-        )
-
-    def _wire_calling(self, handler: Handler, handling: Handling) -> None:
-        self._calls = Calls(
-            handler,
-            self._clock,
-            held=self.held,
-            spares=self._spares,
-            recorder=self.recorder,
-            keeper=self.keeper,
-            events=self._events,
-        )
-        self.workers = Workers(
-            self._calls,
-            self._clock,
-            spares=self._spares,
-            handling=handling,
-            max_workers=self._settings.max_workers,
-            grown=lambda: self._runner.fill(),
-            events=self._events,
-        )
-
-    def _wire_claiming(self, handler: Handler) -> None:
-        claiming = self._make_claiming()
-        self.admission = Admission(
-            handler,
-            self._clock,
-            held=self.held,
-            recorder=self.recorder,
-            spares=self._spares,
-            defaults=self._defaults,
-            events=self._events,
-        )
-        join(self._store, self.admission.withdrawing)
-        self._slots = self._make_slots()
-        timer = self._make_timer()
-        starter = Starter(
-            claiming,
-            self._clock,
-            held=self.held,
-            admission=self.admission,
-            timer=timer,
-            slots=self._slots,
-            events=self._events,
-        )
-        self._takeover = self._make_takeover()
-        self._runner = InstanceRunner(
-            claiming,
-            self._clock,
-            room=self._make_room(),
-            admission=self.admission,
-            starter=starter,
-            takeover=self._takeover,
-            events=self._events,
-        )
-        self.hand_over = self._make_hand_over(claiming, starter)
-        self._unanswered = claiming.unanswered
-        makers = (self._runner, starter, timer, self._slots, self.hand_over)
-        self.makers = [each.ticker for each in makers]
-        others = [self.recorder.ticker, self.keeper.ticker]
-        self.tickers = [self._takeover.ticker, *self.makers, *others]
-
-    def _make_timer(self) -> Timer:
-        return Timer(
-            self._clock,
-            hand_over=self.workers.submit,
-            prepare=self.workers.prepare,
-            events=self._events,
-        )
-
-    def _make_hand_over(self, claiming: Claiming, starter: Starter) -> HandOver:
-        return HandOver(
-            self._store,
-            self._clock,
-            claiming=claiming,
-            announcing=self._announcing,
-            runner=self._runner,
-            admission=self.admission,
-            starter=starter,
-            events=self._events,
-        )
-
-    def _make_claiming(self) -> Claiming:
-        unanswered = Unanswered(
-            self._store,
-            self._clock,
-            self._claimant.node,
-            held=self.held,
-            recorder=self.recorder,
-            under_way=lambda: self.hand_over.under_way,
-            events=self._events,
-        )
-        return Claiming(
-            self._store,
-            self._clock,
-            self._claimant,
-            contact=self._contact,
-            pace=Pace(self._settings.runner_window),
-            unanswered=unanswered,
-        )
-
-    def _make_slots(self) -> Slots:
-        return Slots(
-            self._store,
-            self._clock,
-            freed=self.look,
-            lease=self._settings.lease,
-            events=self._events,
-        )
-
-    def _make_takeover(self) -> Takeover:
-        return Takeover(
-            self._store,
-            self._clock,
-            self._announcing,
-            lease=self._settings.lease,
-            contact=self._contact,
-            look=self.look,
-            events=self._events,
-        )
-
-    def _make_room(self) -> Room:
-        return Room(
-            self._clock,
-            self._settings,
-            held=self.held,
-            recorder=self.recorder,
-            workers=self.workers,
-            calls=self._calls,
-        )
+            self._announcing.write_stats(last=True)

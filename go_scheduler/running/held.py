@@ -195,7 +195,7 @@ class HeldRun:
     def complete_in(self, connection: object) -> bool:
         """Record success within a transaction of the user's; false: it is over."""
         assert self._complete is not None, "its handler has been called"
-        # Before the row is locked: the keeper must not wait for it.
+        # Before the row is locked: the heartbeat must not wait for it.
         self.joined = True
         return self._complete(self, connection)
 
@@ -209,7 +209,7 @@ class Held:
     enters its next stage before it leaves the last, so that it is never in none. Of
     what runs some may *hang*, and of these some be set *apart*: they keep no worker.
 
-    Those that wait also stand in an agenda, the starter's or the timer's.
+    Those that wait also stand in an agenda, of the start queue or of its timer.
     """
 
     def __init__(self) -> None:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from go_scheduler.clock import ZERO
 from go_scheduler.events.definition_events import InstanceSkipped
 from go_scheduler.events.event import of_instance, of_skipped
-from go_scheduler.events.event_bus import LOG_ALONE, Events
 from go_scheduler.events.instance_events import (
     InstanceParked,
     InstanceReplaced,
@@ -18,12 +17,11 @@ from go_scheduler.events.instance_events import (
 from go_scheduler.ticking.ticker import Ticker
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
     from datetime import datetime
 
-    from go_scheduler.clock import StoreClock
     from go_scheduler.models import TaskInstance
-    from go_scheduler.stores.base import Store
+    from go_scheduler.running.state import NodeState
     from go_scheduler.stores.messages import Reviewed
 
 _BATCH = 500
@@ -39,40 +37,30 @@ class Slots:
     each second, for other nodes may have died, or parked beside an end.
 
     Args:
-        store: Where it is parked.
-        clock: The store's time, as this node has it.
-        freed: Called when something may go on.
-        lease: How long to wait while nothing is parked: sooner than that nothing lapses
-            that another node has left behind.
-        events: Told of it.
+        state: What the node's parts share.
 
     Attributes:
         ticker: Lets it tick.
     """
 
-    def __init__(
-        self,
-        store: Store,
-        clock: StoreClock,
-        *,
-        freed: Callable[[], None],
-        lease: timedelta,
-        events: Events = LOG_ALONE,
-    ) -> None:
-        self._store = store
-        self._clock = clock
-        self._freed = freed
-        self._lease = lease
-        self._events = events.teller("running", bounded=True)
+    def __init__(self, state: NodeState) -> None:
+        self._store = state.store
+        self._clock = state.clock
+        self._work_found = state.work_found
+        # While nothing is parked: sooner than that nothing lapses that another node
+        # has left behind.
+        self._lease = state.settings.lease
+        self._events = state.events.teller("running", bounded=True)
         # Elapsed times at which there is something to look after.
         self._expected: deque[timedelta] = deque()
         self.ticker = Ticker(
             "slots",
             self.tick,
-            interval=lease,
-            clock=clock.base,
-            events=events,
+            interval=self._lease,
+            clock=state.clock.base,
+            events=state.events,
         )
+        state.slot_freed.connect(self.free)
 
     def park(self, instances: Sequence[TaskInstance]) -> None:
         """Look after what was parked here, when it is due."""
@@ -96,7 +84,7 @@ class Slots:
         found = self._store.review_parked(limit=_BATCH)
         self._tell(found)
         if found.unparked:
-            self._freed()
+            self._work_found()
         pause = self._pause_after(found)
         at = min(self._expected.copy(), default=elapsed + pause)
         return max(ZERO, min(pause, at - elapsed))

@@ -8,7 +8,6 @@ from bisect import bisect_left
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from go_scheduler.events.event_bus import LOG_ALONE, Events
 from go_scheduler.events.node_events import ObjectiveBroken, ObjectiveMet
 from go_scheduler.models import Counts, Outcome
 from go_scheduler.models.counts import (
@@ -21,10 +20,9 @@ from go_scheduler.models.counts import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-    from uuid import UUID
 
-    from go_scheduler.clock import StoreClock
     from go_scheduler.models import TaskDefinition
+    from go_scheduler.running.state import NodeState
     from go_scheduler.stores.messages import Firing
 
 _COMPLETED = Outcome.COMPLETED
@@ -321,35 +319,22 @@ class Objective:
     """Tells when more than one run in a hundred was too late in the last minute.
 
     Args:
-        wanted: How late runs may be; None: nobody has said.
-        tally: Counts those that begin.
-        clock: The store's time, as this node has it.
-        node: The node's id.
-        events: Told of it.
+        state: What the node's parts share.
 
     Attributes:
         wanted: How late runs may be; None: nobody has said.
-        tally: Counts those that begin.
         met: Whether that is kept to; None: nobody has said how late they may be.
     """
 
-    def __init__(
-        self,
-        wanted: timedelta | None,
-        tally: Tally,
-        *,
-        clock: StoreClock,
-        node: UUID,
-        events: Events = LOG_ALONE,
-    ) -> None:
-        self.wanted = wanted
-        self.tally = tally
-        self._clock = clock
-        self._node = node
-        self._tell = events.teller("running").tell
+    def __init__(self, state: NodeState) -> None:
+        self.wanted = state.settings.lateness_objective
+        self._tally = state.tally
+        self._clock = state.clock
+        self._node = state.node
+        self._tell = state.events.teller("running").tell
         self._broken_at: timedelta | None = None
-        if wanted is not None:
-            tally.watch(wanted)
+        if self.wanted is not None:
+            self._tally.watch(self.wanted)
 
     @property
     def met(self) -> bool | None:
@@ -359,10 +344,10 @@ class Objective:
     def look(self) -> None:
         """Judge the last minute; to be called every few seconds."""
         elapsed = self._clock.elapsed()
-        self.tally.look(self._clock.at(elapsed))
+        self._tally.look(self._clock.at(elapsed))
         if self.wanted is None:
             return
-        runs, late = self.tally.last_minute()
+        runs, late = self._tally.last_minute()
         is_broken = late * _ONE_OF > runs
         if is_broken and self._broken_at is None:
             self._broken_at = elapsed

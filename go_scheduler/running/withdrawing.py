@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from go_scheduler.models import TaskInstance
     from go_scheduler.running.held import Held, HeldRun
-    from go_scheduler.running.recorder import Recorder
+    from go_scheduler.running.result_writer import ResultWriter
     from go_scheduler.stores.base import Store
 
 _STEP = 0.0002
@@ -63,12 +63,12 @@ class Withdrawing:
 
     Args:
         held: The node's runs.
-        recorder: Takes what becomes of them.
+        writer: Takes what becomes of them.
     """
 
-    def __init__(self, held: Held, recorder: Recorder) -> None:
+    def __init__(self, held: Held, writer: ResultWriter) -> None:
         self._held = held
-        self._recorder = recorder
+        self._writer = writer
         self._process = os.getpid()
         self._lock = threading.RLock()
         self._watches: WeakSet[Watch] = WeakSet()
@@ -117,9 +117,9 @@ class Withdrawing:
         withdrawn = [run for run in met if self._held.drop(run)]
         for run in withdrawn:
             if edit.kind is Kind.CANCELLED:
-                self._recorder.cancel(run)
+                self._writer.cancel(run)
             else:
-                self._recorder.withdraw(run, edit.kind.value)
+                self._writer.withdraw(run, edit.kind.value)
         return withdrawn
 
 

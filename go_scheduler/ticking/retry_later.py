@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from operator import attrgetter
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 from go_scheduler.clock import ZERO
 from go_scheduler.errors import StoreUnavailableError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence, Set
+    from uuid import UUID
+
+    from go_scheduler.stores import messages
+    from go_scheduler.stores.messages import Claim
 
 _BUSY_AT_FIRST = timedelta(milliseconds=100)
 _BUSY_AT_MOST = timedelta(seconds=1)
@@ -175,3 +180,41 @@ def write_in_halves(
     return write_in_halves(rows[:middle], write, failed) + write_in_halves(
         rows[middle:], write, failed
     )
+
+
+Done = TypeVar("Done")
+
+
+class Written(NamedTuple, Generic[Done]):
+    """What came of writing a batch; what is in none of the three is lost.
+
+    Attributes:
+        done: What each write has answered.
+        busy: The ids of the instances that another transaction had locked.
+        failed: Why others failed alone, by their ids.
+    """
+
+    done: Sequence[Done]
+    busy: Set[UUID]
+    failed: Mapping[UUID, Exception]
+
+
+def write_each(
+    records: Sequence[Row],
+    write: Callable[[Sequence[Row]], messages.Answer[Done]],
+    *,
+    claim_of: Callable[[Row], Claim] = attrgetter("claim"),
+) -> Written[Done]:
+    """Write what is to become of instances, each once; what fails costs only itself.
+
+    Raises:
+        StoreUnavailableError: As ``write_in_halves``.
+    """
+    failed: dict[UUID, Exception] = {}
+
+    def fail(record: Row, error: Exception) -> None:
+        failed[claim_of(record).instance_id] = error
+
+    answers = write_in_halves(records, write, fail)
+    busy = {each for answer in answers for each in answer.busy}
+    return Written([answer.done for answer in answers], busy, failed)

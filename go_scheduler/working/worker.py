@@ -35,8 +35,8 @@ from go_scheduler.json import JSON, freeze
 from go_scheduler.models import TaskDefinition, TaskInstance
 from go_scheduler.models.definition import METADATA_LIMIT
 from go_scheduler.run import HandedOn, enter_run, leave_run
-from go_scheduler.running.desk import result_text
 from go_scheduler.running.outcomes import failure_of
+from go_scheduler.running.remote_runs import result_text
 from go_scheduler.signals import caught_signals, next_request
 from go_scheduler.trace_context import joined
 from go_scheduler.triggers.on_demand import OnDemandTrigger

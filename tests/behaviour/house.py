@@ -341,7 +341,7 @@ class Faults:
         @wraps(call)
         def wrapped(*args: Any, **options: Any) -> Any:
             if name == "select" and options.get("order") is not Order.ID:
-                # A test looks: the desk reads in the order of ids.
+                # A test looks: remote runs are read in the order of ids.
                 return call(*args, **options)
             starts = options.get("claimant") is not None
             asked = f"{name} and start" if starts else name

@@ -65,7 +65,7 @@ def test_an_outage_is_told_once_with_its_end(world: World) -> None:
     assert "away" in away.error
     assert seconds(55) < back.away < seconds(70)
     failed = {each.loop for each in world.heard.of(LoopFailed)}
-    assert {"definition scheduler", "instance runner", "takeover"} <= failed
+    assert {"definition scheduler", "instance runner", "recovery"} <= failed
     recovered = {each.loop for each in world.heard.of(LoopRecovered)}
     assert failed == recovered
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from go_scheduler import MemoryStore
 from go_scheduler.client import Client
 from go_scheduler.models import Stage
-from go_scheduler.running.desk import HandedOut
+from go_scheduler.running.remote_runs import HandedOut
 from go_scheduler.stores.messages import Claim, Renewal
 from go_scheduler.testing.builders import MINUTE, claim_of, running
 

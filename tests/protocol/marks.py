@@ -46,7 +46,7 @@ ROWS, STEP, CHANGES = (
 DEFINITIONS, INSTANCES, TABLES = (
     f"stores/memory/{each}.py" for each in ("definitions", "instances", "tables")
 )
-TAKEOVER = "running/takeover.py"
+RECOVERY = "running/recovery.py"
 
 OWNED = {
     RUNS: "t.id = x.id AND t.attempt = x.attempt",
@@ -75,7 +75,7 @@ MARKS: Mapping[tuple[str, str], Mark] = {
     ),
     ("claims", "contact"): Mark(
         "a_takeover_does_not_wait_after_an_outage",
-        {TAKEOVER: "if unbroken >= self._lease:"},
+        {RECOVERY: "if unbroken >= self._lease:"},
     ),
     ("claims", "attempt"): Mark(
         "a_claim_does_not_raise_the_attempt",
@@ -96,19 +96,19 @@ MARKS: Mapping[tuple[str, str], Mark] = {
     ),
     ("claims", "asks"): Mark(
         "test_what_a_lost_answer_had_claimed_is_given_back_and_runs_once",
-        {TAKEOVER: "unknown = self._list_unknown()"},
+        {RECOVERY: "unknown = self._list_unknown()"},
     ),
     ("claims", "none begins"): Mark(
         "what_a_lost_answer_claimed_is_not_given_back",
-        {"running/instance_runner.py": "self._full or self._claiming.unanswered.any"},
+        {"running/claimer.py": "self._full or self._unanswered.any"},
     ),
     ("claims", "under way"): Mark(
         "test_what_runs_is_held_or_not_recorded_is_not_taken_for_lost",
-        {TAKEOVER: "self._lost_at is None or self._under_way()"},
+        {RECOVERY: "self._lost_at is None or self._state.in_flight.count"},
     ),
     ("claims", "may still come"): Mark(
         "test_what_a_store_claims_only_after_its_answer_was_lost_is_given_back_too",
-        {TAKEOVER: "self._clock.elapsed() - self._lost_at >= _MAY_STILL_COME"},
+        {RECOVERY: "self._clock.elapsed() - self._lost_at >= _MAY_STILL_COME"},
     ),
     ("claims", "deadline"): Mark(
         "test_a_lapsed_claim_is_left_alone_after_the_deadline",
@@ -120,7 +120,7 @@ MARKS: Mapping[tuple[str, str], Mark] = {
     ),
     ("claims", "by then"): Mark(
         "test_what_a_store_claims_only_after_its_answer_was_lost_is_given_back_too",
-        {TAKEOVER: "# Before the list is asked for: what comes behind it"},
+        {RECOVERY: "# Before the list is asked for: what comes behind it"},
     ),
     ("firing", "same next"): Mark(
         "test_a_firing_of_another_fire_time_changes_nothing", SAME_NEXT
@@ -272,7 +272,7 @@ MARKS: Mapping[tuple[str, str], Mark] = {
     ),
     ("remote ends", "its worker"): Mark(
         "test_who_comes_second_on_a_bus_fails_nothing",
-        {"running/desk.py": "instance.worker not in (None, failing.worker)"},
+        {"running/remote_runs.py": "instance.worker not in (None, failing.worker)"},
     ),
     ("remote ends", "once"): Mark(
         "test_what_comes_twice_runs_once",

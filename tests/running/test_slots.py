@@ -13,10 +13,9 @@ from go_scheduler.running.slots import Slots
 from go_scheduler.stores.memory.store import MemoryStore
 from go_scheduler.stores.messages import Reviewed
 from go_scheduler.testing.builders import LEASE
-from tests.conftest import instance, seconds
+from tests.conftest import instance, seconds, state_of
 
 if TYPE_CHECKING:
-    from go_scheduler.clock import StoreClock
     from go_scheduler.testing import ManualClock
 
 PARKED = replace(instance(claimed_by=None), parked=True)
@@ -44,19 +43,22 @@ class ReviewedStore(MemoryStore):
     ids=["nothing", "parked", "more", "replaced"],
 )
 def test_it_looks_again_as_soon_as_there_may_be_something_to_do(
-    clock: ManualClock, store_clock: StoreClock, found: Reviewed, pause: timedelta
+    clock: ManualClock, found: Reviewed, pause: timedelta
 ) -> None:
-    store, freed = ReviewedStore(clock), []
+    freed: list[int] = []
+    store = ReviewedStore(clock)
     store.found = found
-    slots = Slots(store, store_clock, freed=lambda: freed.append(1), lease=LEASE)
+    state = state_of(store, clock)
+    state.work_found.connect(lambda: freed.append(1))
+    slots = Slots(state)
     assert slots.tick() == pause
     assert freed == []
 
 
 def test_it_looks_when_what_was_parked_here_is_due(
-    clock: ManualClock, store_clock: StoreClock
+    clock: ManualClock,
 ) -> None:
-    slots = Slots(ReviewedStore(clock), store_clock, freed=lambda: None, lease=LEASE)
+    slots = Slots(state_of(ReviewedStore(clock), clock))
     slots.park([replace(PARKED, due_at=clock.now() + timedelta(seconds=0.5))])
     assert slots.tick() == timedelta(seconds=0.5)
     clock.advance(seconds(1))

@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from go_scheduler import MemoryStore
-from go_scheduler.clock import ZERO, StoreClock
-from go_scheduler.running.defaults import Defaults
+from go_scheduler.clock import ZERO
 from go_scheduler.running.held import Held, HeldRun
-from go_scheduler.running.recorder import Recorder
+from go_scheduler.running.result_writer import ResultWriter
 from go_scheduler.running.withdrawing import Edit, Kind, Withdrawing, join, withdraw
 from go_scheduler.testing.builders import EXPIRE_AFTER
-from tests.conftest import instance
+from tests.conftest import instance, state_of
 
 if TYPE_CHECKING:
     from go_scheduler.testing import ManualClock
@@ -40,14 +39,7 @@ def test_an_edit_takes_nothing_from_a_thread_or_a_process_that_has_it(
     clock: ManualClock, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     store, held = MemoryStore(clock), Held()
-    recorder = Recorder(
-        store,
-        StoreClock(clock, store.now),
-        defaults=Defaults(expire_after=EXPIRE_AFTER),
-        max_hangs=None,
-        recorded=lambda: None,
-    )
-    withdrawing = Withdrawing(held, recorder)
+    withdrawing = Withdrawing(held, ResultWriter(state_of(store, clock)))
     join(store, withdrawing)
     run = Beginning(instance(), expire_after=EXPIRE_AFTER)
     held.add([run])

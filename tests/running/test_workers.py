@@ -11,8 +11,8 @@ from go_scheduler.events import InstanceFinished, ResultLost, RunHung, RunTimedO
 from go_scheduler.run import run_here
 from go_scheduler.running.calling.event_loop import ApplicationLoop
 from go_scheduler.running.calling.workers import Workers
-from go_scheduler.running.hand_over import HandOver
-from go_scheduler.running.recorder import Recorder
+from go_scheduler.running.direct_start import DirectStart
+from go_scheduler.running.result_writer import ResultWriter
 from go_scheduler.testing.builders import counts_by_state
 from tests.behaviour.house import HOUR, ThreadedWorld, World, once, wait_until
 from tests.patience import FAILED_AFTER
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
 def test_a_thread_outlives_an_outcome_that_cannot_be_told(
     threaded: ThreadedWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    succeed = Recorder.succeed
+    succeed = ResultWriter.succeed
 
-    def fail_once(self: Recorder, run: HeldRun) -> None:
-        monkeypatch.setattr(Recorder, "succeed", succeed)
+    def fail_once(self: ResultWriter, run: HeldRun) -> None:
+        monkeypatch.setattr(ResultWriter, "succeed", succeed)
         raise ZeroDivisionError
 
-    monkeypatch.setattr(Recorder, "succeed", fail_once)
+    monkeypatch.setattr(ResultWriter, "succeed", fail_once)
     node = threaded.node(lambda _: None, max_workers=1, lease=HOUR)
     task = node.schedule(TaskDefinition(trigger=OnDemandTrigger()))
     made = {node.run_now(task.id).id for _ in range(2)}
@@ -133,7 +133,7 @@ def test_where_another_takes_the_last_place_meanwhile_the_loops_run_it(
     wait_until(
         lambda: all(e.last_good is not None for e in node.health().loops.values())
     )
-    monkeypatch.setattr(HandOver, "_begin", lambda *_: False)
+    monkeypatch.setattr(DirectStart, "_begin", lambda *_: False)
     node.schedule(threaded.now())
     threaded.heard.wait(InstanceFinished)
     assert "put_definitions and start" not in threaded.faults.asked

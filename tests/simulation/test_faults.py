@@ -27,8 +27,8 @@ from go_scheduler.clock import ZERO, StoreClock
 from go_scheduler.models import Outcome, Skipped
 from go_scheduler.running import outcomes
 from go_scheduler.running.calling.calls import Calls
-from go_scheduler.running.keeper import Renewals
-from go_scheduler.running.takeover import Takeover, Unanswered
+from go_scheduler.running.heartbeat import Renewals
+from go_scheduler.running.recovery import Takeover, Unanswered
 from go_scheduler.simulation import Fault, FaultKind, simulate_faults
 from go_scheduler.simulation.faults import CALLS
 from go_scheduler.simulation.nodes import Node, _SeededStore

@@ -21,7 +21,7 @@ from go_scheduler.http.bodies.body import (
     if_given,
     of_field,
 )
-from go_scheduler.running.desk import times_text
+from go_scheduler.running.remote_runs import times_text
 from go_scheduler.trace_context import parted
 
 if TYPE_CHECKING:

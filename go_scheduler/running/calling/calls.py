@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.events.event import of_instance
-from go_scheduler.events.event_bus import LOG_ALONE, Events
 from go_scheduler.events.instance_events import InstanceStarted
 from go_scheduler.handlers.registry import (
     HandlerRegistry,
@@ -28,14 +27,13 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence
     from concurrent.futures import ProcessPoolExecutor
 
-    from go_scheduler.clock import StoreClock
     from go_scheduler.handlers.registry import Handler
     from go_scheduler.models import TaskInstance
     from go_scheduler.running.calling.process_executor import ProcessExecutor
-    from go_scheduler.running.calling.workers import Spares
-    from go_scheduler.running.held import Held, HeldRun
-    from go_scheduler.running.keeper import Keeper
-    from go_scheduler.running.recorder import Recorder
+    from go_scheduler.running.heartbeat import Heartbeat
+    from go_scheduler.running.held import HeldRun
+    from go_scheduler.running.result_writer import ResultWriter
+    from go_scheduler.running.state import NodeState
 
 _MARGIN = timedelta(seconds=2)
 _FromProcess: TypeAlias = Failure | HandedOn | None
@@ -46,40 +44,34 @@ class Calls:
     """Calls a handler for one run at a time, here or in a process of a pool.
 
     Args:
+        state: What the node's parts share.
         handler: What is called.
-        clock: The store's time, as this node has it.
-        held: The node's runs.
-        spares: Says whether too many runs of a definition hang here.
-        recorder: Takes what became of them.
-        keeper: Told of each run as it is called, and when it is allowed more time.
-        events: Told of each run as it is called.
+        writer: Takes what became of them.
+        heartbeat: Told of each run as it is called, and when it is allowed more time.
     """
 
     def __init__(
         self,
+        state: NodeState,
         handler: Handler,
-        clock: StoreClock,
         *,
-        held: Held,
-        spares: Spares,
-        recorder: Recorder,
-        keeper: Keeper,
-        events: Events = LOG_ALONE,
+        writer: ResultWriter,
+        heartbeat: Heartbeat,
     ) -> None:
         self._handler = handler
-        self._clock = clock
-        self._held = held
-        self._spares = spares
-        self._recorder = recorder
-        self._keeper = keeper
-        self._events = events.teller("running")
+        self._clock = state.clock
+        self._held = state.held
+        self._spares = state.spares
+        self._writer = writer
+        self._heartbeat = heartbeat
+        self._events = state.events.teller("running")
         # Bound once: each run that is called keeps them.
-        self._look, self._complete_in = keeper.look, recorder.complete_in
-        self._count = recorder.tally.begun
-        self._instrument = events.instrument
+        self._look, self._complete_in = heartbeat.look, writer.complete_in
+        self._count = state.tally.begun
+        self._instrument = state.events.instrument
         if self._instrument is not None and not self._instrument.surrounds:
             self._instrument = None
-        self._margin = min(_MARGIN, keeper.lease / 4)
+        self._margin = min(_MARGIN, heartbeat.lease / 4)
         self._tells_started = self._events.wanted(InstanceStarted)
         self.is_async = async_test(handler)
 
@@ -109,7 +101,7 @@ class Calls:
         # Whatever a handler raises is a failed run and must not cost the thread.
         except BaseException as error:
             # Described first: the exception's own code may hang, and until the outcome
-            # is decided the keeper looks after the run.
+            # is decided the heartbeat looks after the run.
             self._end(run, _failure_of(error))
         else:
             self._end(run, None, result)
@@ -161,7 +153,7 @@ class Calls:
         except Exception:
             # Before it is let go of: what is in none of the two is taken for lost.
             if run.settle() and not run.lost:
-                self._recorder.release(run, "the process pool does not take it")
+                self._writer.release(run, "the process pool does not take it")
             self._held.end(run)
             raise
         check = partial(check_sendable, sent, executor)
@@ -186,21 +178,21 @@ class Calls:
         left = run.expires_at - now - self._clock.round_trip
         if run.lost or (left <= self._margin and left <= run.expire_after / 4):
             if self._held.drop(run):
-                self._recorder.release_lapsing(run)
+                self._writer.release_lapsing(run)
             return False
-        reason = self._recorder.dropped(run, now)
+        reason = self._writer.dropped(run, now)
         if reason is not None:
             if self._held.drop(run):
-                self._recorder.refuse(run, not_run(run.instance, reason))
+                self._writer.refuse(run, not_run(run.instance, reason))
             return False
         refusal = self._spares.refusal(run.instance)
         if refusal is not None:
-            self.give_back(run, refusal)
+            self._writer.give_back(run, refusal)
             return False
         if not self._held.call(run):
             return False
         run.begin(elapsed, now, self._look, complete=self._complete_in)
-        self._keeper.watch(run)
+        self._heartbeat.watch(run)
         instance = run.instance
         assert run.called_at is not None
         late = run.called_at - instance.due_at
@@ -224,25 +216,10 @@ class Calls:
             )
         )
 
-    def give_back(self, run: HeldRun, reason: str) -> None:
-        """Give back a run that has not been called."""
-        if self._held.drop(run):
-            self._recorder.release(run, reason)
-
-    def give_back_uncalled(self) -> None:
-        """Give back every run that has not been called."""
-        for run in self._held.uncalled():
-            self.give_back(run, "its node stops")
-
-    def give_back_overdue(self, *, before: timedelta) -> None:
-        """Give back what has been due since before then, and is not called yet."""
-        for run in self._held.due(before=before):
-            self.give_back(run, "no worker has been free for it")
-
     def leave(self, run: HeldRun, why: str) -> None:
         """Give back a run that was called and never goes on."""
         if run.settle():
-            self._recorder.give_back_called(run, why)
+            self._writer.give_back_called(run, why)
             self._held.end(run)
 
     def _sent(self, run: HeldRun) -> Handler:
@@ -274,12 +251,12 @@ class Calls:
             if failure is not None:
                 if owned:
                     why = run.because(failure.error)
-                    self._recorder.fail(run, failure._replace(error=why))
+                    self._writer.fail(run, failure._replace(error=why))
             elif isinstance(result, HandedOn) and not run.joined:
                 if owned:
-                    self._recorder.hand_on(run, result)
+                    self._writer.hand_on(run, result)
             elif owned or not run.joined:
-                self._recorder.succeed(run)
+                self._writer.succeed(run)
         finally:
             self._held.end(run)
 

@@ -17,27 +17,25 @@ from go_scheduler.events.event_bus import LOG_ALONE, Events
 from go_scheduler.events.instance_events import ResultLost
 from go_scheduler.formatting import shown
 from go_scheduler.handlers.registry import refuse_generator
-from go_scheduler.running.calling.calls import await_here
+from go_scheduler.running.calling.calls import Calls, await_here
 from go_scheduler.running.calling.event_loop import OwnEventLoop, running_loop
 
 if TYPE_CHECKING:
     from collections.abc import (
         Awaitable,
         Callable,
-        Collection,
         Iterable,
         Iterator,
-        Sequence,
     )
     from concurrent.futures import Executor, Future
 
-    from go_scheduler.clock import StoreClock
     from go_scheduler.handlers.registry import Handler
-    from go_scheduler.models import TaskInstance
-    from go_scheduler.running.calling.calls import Calls
     from go_scheduler.running.calling.event_loop import ApplicationLoop, EventLoop
     from go_scheduler.running.calling.feed import Feed
-    from go_scheduler.running.held import Held, HeldRun
+    from go_scheduler.running.heartbeat import Heartbeat
+    from go_scheduler.running.held import HeldRun
+    from go_scheduler.running.result_writer import ResultWriter
+    from go_scheduler.running.state import NodeState
 
 
 class Places:
@@ -100,65 +98,6 @@ class Places:
                 return None
             self._taken[run] = None
             return run
-
-
-_LEAST_EACH = 3
-_SHARE = 8
-
-
-class Spares:
-    """How many handlers may hang on a node without costing it a worker.
-
-    Args:
-        held: The node's runs.
-        most: The most of them.
-    """
-
-    def __init__(self, held: Held, *, most: int) -> None:
-        self._held = held
-        self._most = most
-        # So many of one definition, and no further run of it begins here.
-        self._enough = max(1, min(max(_LEAST_EACH, most // _SHARE), most - 1))
-        # Runs that were begun by then may need more, but must leave as many to others.
-        self._most_of_one = max(self._enough, most - self._enough)
-
-    @property
-    def used_up(self) -> bool:
-        """Whether there is none left."""
-        return len(self._held.apart()) >= self._most
-
-    @property
-    def hanging(self) -> Collection[HeldRun]:
-        """The runs that are presumed hung."""
-        return self._held.hung()
-
-    @property
-    def unreplaced(self) -> Sequence[HeldRun]:
-        """Those of them that still keep a worker."""
-        hung, apart = self._held.hung(), self._held.apart()
-        return [run for run in hung if run not in apart]
-
-    def take(self, run: HeldRun) -> bool:
-        """Let another worker take the place of a run that hangs; false: none may."""
-        same = [each for each in self._held.apart() if _are_of_one(each, run.instance)]
-        if self.used_up or len(same) >= self._most_of_one:
-            return False
-        return self._held.set_apart(run)
-
-    def refusal(self, instance: TaskInstance) -> str | None:
-        """Why an instance is left to other nodes, if it is."""
-        # All together first: this is asked of every instance.
-        if self._held.hanging < self._enough:
-            return None
-        same = sum(_are_of_one(run, instance) for run in self._held.hung())
-        if same < self._enough:
-            return None
-        definition = instance.definition
-        return f"{self._enough} runs of {definition.name or definition.id} hang here"
-
-
-def _are_of_one(run: HeldRun, instance: TaskInstance) -> bool:
-    return run.instance.definition.id == instance.definition.id
 
 
 class Threads:
@@ -283,35 +222,34 @@ class Workers:
     most ``max_workers`` at once.
 
     Args:
-        calls: Calls the handler.
-        clock: Measures elapsed time.
-        spares: Says how many that hang may be replaced.
-        handling: Says where the handler is called.
-        max_workers: The most handlers that run at once.
-        grown: Called when an executor that changes takes more than before.
-        events: Told of what cannot be called.
+        state: What the node's parts share.
+        handler: What is called.
+        handling: Says where.
+        writer: Takes what became of it.
+        heartbeat: Looks after what is called.
     """
 
     def __init__(
         self,
-        calls: Calls,
-        clock: StoreClock,
-        *,
-        spares: Spares,
+        state: NodeState,
+        handler: Handler,
         handling: Handling,
-        max_workers: int,
-        grown: Callable[[], None] = _nobody,
-        events: Events = LOG_ALONE,
+        *,
+        writer: ResultWriter,
+        heartbeat: Heartbeat,
     ) -> None:
+        calls = Calls(state, handler, writer=writer, heartbeat=heartbeat)
+        max_workers = state.settings.max_workers
         self._calls = calls
-        self._clock = clock
-        self._spares = spares
+        self._clock = state.clock
+        self._spares = state.spares
+        self._writer = writer
         self._application = handling.application
         # Bound once: each run is called so, and each further call costs it.
         self._perform = partial(calls.call, await_result=self._await_result)
         if self._application is not None:
             self._perform = partial(self._application.call, self._perform)
-        self._threads = Threads(self._perform, most=max_workers, events=events)
+        self._threads = Threads(self._perform, most=max_workers, events=state.events)
         self._tasks = Places(max_workers, self._begin_task)
         self._feed: Feed | None = None
         self.size = max_workers
@@ -322,11 +260,11 @@ class Workers:
             self._feed = Feed(
                 handling.executor,
                 self._hand_to,
-                give_back=partial(calls.give_back, reason=_NOT_CALLED),
-                clock=clock,
+                give_back=partial(writer.give_back, reason=_NOT_CALLED),
+                clock=state.clock,
                 max_workers=max_workers,
-                grown=grown,
-                events=events,
+                grown=state.room_made,
+                events=state.events,
             )
             self.size = self._feed.size
         self._lock = threading.Lock()
@@ -375,7 +313,7 @@ class Workers:
             # No thread can be started, or the executor has been shut down.
             except Exception as error:
                 failure = error
-                self._calls.give_back(run, _NOT_CALLED)
+                self._writer.give_back(run, _NOT_CALLED)
         if failure is not None:
             raise failure
 
@@ -436,7 +374,7 @@ class Workers:
 
     def _drop_task(self, run: HeldRun, *, places: Places) -> None:
         """Give back a run whose task somebody cancelled before it began."""
-        self._calls.give_back(run, "its task was cancelled")
+        self._writer.give_back(run, "its task was cancelled")
         places.leave(run)
 
     def _is_blocked_by(self, run: HeldRun) -> bool:

@@ -18,7 +18,7 @@ from go_scheduler.http.problems import Problem
 from go_scheduler.http.work.crews import Crew, Crews, GatheredWrites
 from go_scheduler.models import State
 from go_scheduler.models.values import changed
-from go_scheduler.running.desk import HandedOut
+from go_scheduler.running.remote_runs import HandedOut
 from go_scheduler.scheduler import Scheduler
 from go_scheduler.stores.base import Store
 from go_scheduler.stores.memory.store import MemoryStore

@@ -1,4 +1,4 @@
-"""The desk: what workers elsewhere say is written by one call for all of them."""
+"""Remote runs: what workers elsewhere say is written by one call for all of them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,13 @@ from go_scheduler import (
 from go_scheduler.events import RunTimedOut
 from go_scheduler.models import Stage, State
 from go_scheduler.running.defaults import Defaults
-from go_scheduler.running.desk import Desk, Extending, Failing, Reporting, Success
+from go_scheduler.running.remote_runs import (
+    Extending,
+    Failing,
+    RemoteRuns,
+    Reporting,
+    Success,
+)
 from go_scheduler.testing.builders import (
     HOUR,
     MINUTE,
@@ -41,13 +47,13 @@ if TYPE_CHECKING:
 
 
 class House:
-    """A desk on a store that fails as the test says, and what it has told."""
+    """Remote runs on a store that fails as the test says, and what it has told."""
 
     def __init__(self, clock: ManualClock) -> None:
         self.store = MemoryStore(clock)
         self.faults = Faults(self.store, clock)
         self.told: list[Event] = []
-        self.desk = Desk(
+        self.remote = RemoteRuns(
             self.store, defaults=Defaults(), tell=self.told.append, now=clock.now
         )
 
@@ -75,27 +81,27 @@ def test_ends_that_come_with_their_rows_are_one_call(
         Success(claim=claim_of(each), instance=each, result=f'"ä{number}"')
         for number, each in enumerate(rows)
     ]
-    assert house.desk.complete_all(ended) == [True] * 3
+    assert house.remote.complete_all(ended) == [True] * 3
     assert house.asked() == ["finish_instances"]
     failed = [Failing(claim=claim_of(e), instance=e, error="nö") for e in failing]
-    assert house.desk.fail_all(failed) == [True] * 2
+    assert house.remote.fail_all(failed) == [True] * 2
     assert house.asked() == ["finish_instances"]
     found = [house.store.get_instance(each.id) for each in (*rows, *failing)]
     assert [each.result for each in found[:3]] == ["ä0", "ä1", "ä2"]
     assert [each.state for each in found[3:]] == [State.PENDING, State.FAILED]
     waited = house.store.get_definition(rows[2].definition.id)
     assert waited.next_fire_time == START + MINUTE + HOUR
-    assert house.desk.complete_all([]) == house.desk.extend_all([]) == []
+    assert house.remote.complete_all([]) == house.remote.extend_all([]) == []
 
 
 def test_what_is_not_known_is_read_by_one_call_for_all(house: House) -> None:
     claims = [claim_of(running(house.store)) for _ in range(3)]
     claims.append(replace(claims[0], instance_id=NOBODY))
     house.asked()
-    kept = house.desk.extend_all([Extending(claim=each, by=HOUR) for each in claims])
+    kept = house.remote.extend_all([Extending(claim=each, by=HOUR) for each in claims])
     assert kept == [Extension.GO_ON] * 3 + [Extension.LOST]
     assert house.asked() == ["select", "renew_claims"]
-    done = house.desk.complete_all([Success(claim=each) for each in claims])
+    done = house.remote.complete_all([Success(claim=each) for each in claims])
     assert done == [True] * 3 + [False]
     assert house.asked()[:2] == ["select", "finish_instances"]
 
@@ -103,7 +109,7 @@ def test_what_is_not_known_is_read_by_one_call_for_all(house: House) -> None:
 def test_the_success_of_a_signed_claim_may_be_reported_again_when_it_is_deleted(
     house: House, clock: ManualClock
 ) -> None:
-    desk = Desk(
+    remote = RemoteRuns(
         house.store,
         defaults=Defaults(deletes_successes=True),
         tell=house.told.append,
@@ -114,18 +120,18 @@ def test_the_success_of_a_signed_claim_may_be_reported_again_when_it_is_deleted(
         Success(claim=claim_of(gone), instance=gone, is_signed=True),
         Success(claim=claim_of(stays), result="1", is_signed=True),
     ]
-    assert desk.complete_all(first) == [True, True]
+    assert remote.complete_all(first) == [True, True]
     assert [each.id for each in house.store.select()] == [stays.id]
     told = len(house.told)
     again = [replace(each, instance=None) for each in first]
     for some in (first, again):
-        assert desk.complete_all(some) == [True, True]
+        assert remote.complete_all(some) == [True, True]
     # Whoever makes up a claim is not told that it has succeeded.
-    assert desk.complete_all([replace(again[0], is_signed=False)]) == [False]
+    assert remote.complete_all([replace(again[0], is_signed=False)]) == [False]
     # Nor is who has one elsewhere, where nothing is deleted as it ends.
-    assert house.desk.complete_all(again[:1]) == [False]
+    assert house.remote.complete_all(again[:1]) == [False]
     # No other run of it has succeeded, and a failure is not recorded.
-    assert desk.fail_all([Failing(claim=claim_of(gone), error="no")]) == [False]
+    assert remote.fail_all([Failing(claim=claim_of(gone), error="no")]) == [False]
     assert len(house.told) == told
 
 
@@ -135,7 +141,7 @@ def test_a_run_on_a_bus_without_a_timeout_is_not_read(house: House) -> None:
         claim=claim_of(run), stage=Stage.ACCEPTED, worker="a", by=MINUTE, instance=run
     )
     house.asked()
-    assert house.desk.extend_all([reporting]) == [Extension.GO_ON]
+    assert house.remote.extend_all([reporting]) == [Extension.GO_ON]
     assert house.asked() == ["renew_claims"]
 
 
@@ -154,7 +160,7 @@ def test_each_learns_what_came_of_it_in_its_place(
             (second, 2 * HOUR),
         )
     ]
-    assert house.desk.extend_all(extending) == [
+    assert house.remote.extend_all(extending) == [
         Extension.LOST,
         Extension.GO_ON,
         Extension.STOP,
@@ -163,12 +169,12 @@ def test_each_learns_what_came_of_it_in_its_place(
     assert house.store.get_instance(second.id).expires_at == clock.now() + 2 * HOUR
     # The success of an old attempt counts, if it is the first.
     claims = [claim_of(each) for each in (first, good, second)]
-    answers = house.desk.complete_all(
+    answers = house.remote.complete_all(
         [Success(claim=each) for each in [*claims, claims[0]]]
     )
     assert answers == [True, True, False, True]
     late = [Failing(claim=each, error="late") for each in claims]
-    assert house.desk.fail_all(late) == [False] * 3
+    assert house.remote.fail_all(late) == [False] * 3
 
 
 def test_who_comes_second_on_a_bus_fails_nothing(house: House) -> None:
@@ -177,11 +183,11 @@ def test_who_comes_second_on_a_bus_fails_nothing(house: House) -> None:
         Failing(claim=claim_of(run), error="no", worker=worker, instance=run)
         for worker in ("b", "a")
     ]
-    house.desk.report(claim_of(run), Stage.ACCEPTED, worker="a", by=MINUTE)
-    assert house.desk.fail_all(failing) == [False, True]
+    house.remote.report(claim_of(run), Stage.ACCEPTED, worker="a", by=MINUTE)
+    assert house.remote.fail_all(failing) == [False, True]
     other = claim_of(running(house.store))
     # Before it is accepted any worker may say so.
-    [answer] = house.desk.fail_all([replace(failing[0], claim=other)])
+    [answer] = house.remote.fail_all([replace(failing[0], claim=other)])
     assert answer is True
 
 
@@ -191,21 +197,21 @@ def test_a_timeout_that_has_passed_is_told_once(
     once = replace(definition(), timeout=MINUTE, retry=RetryPolicy(max_attempts=1))
     runs = [running(house.store, once), running(house.store)]
     extending = [Extending(claim=claim_of(each), by=HOUR) for each in runs]
-    assert house.desk.extend_all(extending) == [Extension.GO_ON] * 2
+    assert house.remote.extend_all(extending) == [Extension.GO_ON] * 2
     clock.advance(MINUTE)
     for _ in range(2):
-        assert house.desk.extend_all(extending) == [Extension.LOST, Extension.GO_ON]
+        assert house.remote.extend_all(extending) == [Extension.LOST, Extension.GO_ON]
     assert sum(isinstance(each, RunTimedOut) for each in house.told) == 1
 
 
 @pytest.mark.parametrize(
     "call",
     [
-        lambda desk, claims: desk.complete_all([Success(claim=e) for e in claims]),
-        lambda desk, claims: desk.fail_all(
+        lambda remote, claims: remote.complete_all([Success(claim=e) for e in claims]),
+        lambda remote, claims: remote.fail_all(
             [Failing(claim=e, error="no") for e in claims]
         ),
-        lambda desk, claims: desk.extend_all(
+        lambda remote, claims: remote.extend_all(
             [Extending(claim=e, by=HOUR) for e in claims]
         ),
     ],
@@ -214,12 +220,12 @@ def test_a_timeout_that_has_passed_is_told_once(
 @pytest.mark.parametrize("fault", ["bad", "locked"])
 def test_what_cannot_be_written_costs_only_itself(
     house: House,
-    call: Callable[[Desk, Sequence[Claim]], Sequence[object]],
+    call: Callable[[RemoteRuns, Sequence[Claim]], Sequence[object]],
     fault: str,
 ) -> None:
     claims = [claim_of(running(house.store)) for _ in range(5)]
     getattr(house.faults, fault).add(claims[3].instance_id)
-    answers = [*call(house.desk, claims)]
+    answers = [*call(house.remote, claims)]
     refused = answers.pop(3)
     assert isinstance(refused, StoreError)
     assert isinstance(refused, StoreUnavailableError) is (fault == "locked")

@@ -1,11 +1,11 @@
-"""The desk: keeps and ends runs that are not in the hands of a node."""
+"""Remote runs: keeps and ends runs that are not in the hands of a node."""
 
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from go_scheduler.clock import ZERO, StoreClock
 from go_scheduler.errors import (
@@ -14,13 +14,9 @@ from go_scheduler.errors import (
     StoreUnavailableError,
     TaskInstanceNotFoundError,
 )
-from go_scheduler.events.definition_events import DefinitionCompleted, TriggerFailed
-from go_scheduler.events.event import of_definition, of_instance
+from go_scheduler.events.event import of_instance
 from go_scheduler.events.instance_events import (
-    InstanceFinished,
     InstanceGivenBack,
-    InstanceRetried,
-    RunEnded,
     RunTimedOut,
 )
 from go_scheduler.formatting import shown
@@ -29,13 +25,13 @@ from go_scheduler.models import RESULT_LIMIT, Extension, Outcome, Stage, TaskIns
 from go_scheduler.models.values import changed
 from go_scheduler.running import outcomes
 from go_scheduler.running.calling.error_text import kept_text
-from go_scheduler.running.keeper import GRACE
+from go_scheduler.running.heartbeat import GRACE
 from go_scheduler.running.outcomes import EndedRun, Failure, is_completed_by
-from go_scheduler.running.recorder import failure_event
+from go_scheduler.running.result_writer import end_events, failure_event, trigger_event
 from go_scheduler.stores.filters import Filter, Order
 from go_scheduler.stores.messages import Claim, Release, Renewal, RunOutcome
 from go_scheduler.stores.rules import uses_slot
-from go_scheduler.ticking.retry_later import write_in_halves
+from go_scheduler.ticking.retry_later import write_each
 from go_scheduler.triggers.base import utc
 
 if TYPE_CHECKING:
@@ -48,7 +44,7 @@ if TYPE_CHECKING:
     from go_scheduler.running.outcomes import Decision
     from go_scheduler.running.tally import Count
     from go_scheduler.stores.base import Store
-    from go_scheduler.stores.messages import Answer
+    from go_scheduler.ticking.retry_later import Written
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -346,34 +342,22 @@ def is_others(instance: TaskInstance, failing: Failing) -> bool:
 
 Given = TypeVar("Given", Success, Failing, Extending | Reporting)
 Came = TypeVar("Came")
-Record = TypeVar("Record", RunOutcome, Renewal)
-Done = TypeVar("Done")
 
 
-def write_each(
-    records: Mapping[int, Record],
-    write: Callable[[Sequence[Record]], Answer[Done]],
-) -> tuple[Sequence[Done], Mapping[int, StoreError]]:
-    """Write a batch; what cannot be written costs only itself.
-
-    Returns:
-        What was done, and by their numbers why others could not be written.
-    """
-    failed: dict[UUID, StoreError] = {}
-
-    def fail(record: Record, error: Exception) -> None:
-        failed[record.claim.instance_id] = (
-            error if isinstance(error, StoreError) else StoreError(shown(error))
-        )
-
-    answers = write_in_halves(list(records.values()), write, fail)
-    failed |= {id: locked(id) for answer in answers for id in answer.busy}
-    refused = {
-        number: failed[each.claim.instance_id]
-        for number, each in records.items()
-        if each.claim.instance_id in failed
-    }
-    return [answer.done for answer in answers], refused
+def _refused(
+    records: Mapping[int, RunOutcome | Renewal], written: Written[Any]
+) -> Mapping[int, StoreError]:
+    """By their numbers why records could not be written."""
+    refused: dict[int, StoreError] = {}
+    for number, each in records.items():
+        id = each.claim.instance_id
+        if id in written.busy:
+            refused[number] = locked(id)
+        elif (error := written.failed.get(id)) is not None:
+            if not isinstance(error, StoreError):
+                error = StoreError(shown(error))
+            refused[number] = error
+    return refused
 
 
 def each_instance_once(
@@ -409,52 +393,26 @@ def locked(instance_id: UUID) -> StoreUnavailableError:
 
 def tell_end(tell: Callable[[Event], None], run: EndedRun, decision: Decision) -> None:
     """Tell of a run whose end has been recorded, and of what follows."""
-    record, definition = decision.record, run.instance.definition
+    record, instance = decision.record, run.instance
     if decision.trigger_error is not None:
-        error = decision.trigger_error
-        ids = of_definition(definition)
-        tell(TriggerFailed(**ids, error=shown(error), exception=error))
+        tell(trigger_event(instance.definition, decision.trigger_error))
     if record.outcome is None or record.outcome is Outcome.FAILED:
-        tell(failure_event(run.instance, decision))
-    tell(
-        RunEnded(
-            **of_instance(run.instance),
-            late=run.started_at - run.instance.due_at,
-            took=run.ran_for,
-            outcome=record.outcome,
-            retry_in=None if record.outcome else record.retry_in,
-            worker=run.instance.worker,
-        )
-    )
-    tell(_end_of(run, record))
-    if definition.trigger.waits and record.outcome and not record.next_fire_time:
-        tell(DefinitionCompleted(**of_definition(definition)))
+        tell(failure_event(instance, decision))
+    for each in end_events(instance, record, run.started_at, run.ran_for):
+        tell(each)
 
 
-def _end_of(run: EndedRun, record: RunOutcome) -> InstanceRetried | InstanceFinished:
-    ids = of_instance(run.instance)
-    if record.outcome is None:
-        return InstanceRetried(
-            **ids,
-            retry_in=record.retry_in,
-            started_at=run.started_at,
-            took=run.ran_for,
-            error=record.error,
-        )
-    return InstanceFinished(
-        **ids,
-        outcome=record.outcome,
-        started_at=run.started_at,
-        took=run.ran_for,
-        error=record.error,
-    )
-
+_EXTENSIONS = {None: Extension.LOST, True: Extension.STOP, False: Extension.GO_ON}
 
 End = TypeVar("End", Success, Failing)
 
 
-class DeskEnds:
-    """Records the ends of runs elsewhere, as ``outcomes`` decides.
+class RemoteRuns:
+    """Does for runs elsewhere what a node does for its own, by the same rules.
+
+    A run is named by its claim. Whoever shows one that is not current any more changes
+    nothing, but by a success, if that is the first of its instance. What is written is
+    answered at once.
 
     Args:
         store: Where instances are kept.
@@ -584,10 +542,12 @@ class DeskEnds:
                     answers[number] = decision
                 else:
                     decided[number] = run, decision
-            records = {number: each.record for number, (_, each) in decided.items()}
-            done, refused = write_each(records, self._store.finish_instances)
-            recorded = {id for each in done for id in each}
-            answers |= refused
+            records: Mapping[int, RunOutcome] = {
+                number: each.record for number, (_, each) in decided.items()
+            }
+            written = write_each([*records.values()], self._store.finish_instances)
+            recorded = {id for each in written.done for id in each}
+            answers |= (refused := _refused(records, written))
             for number, (run, decision) in decided.items():
                 if run.claim.instance_id in recorded:
                     definition = run.instance.definition
@@ -617,17 +577,6 @@ class DeskEnds:
             may_be_deleted = self._defaults.deletes_successes
             return each.is_signed and may_be_deleted and each.claim.attempt == 1
         return is_completed_by(found, each.claim)
-
-
-_EXTENSIONS = {None: Extension.LOST, True: Extension.STOP, False: Extension.GO_ON}
-
-
-class Desk(DeskEnds):
-    """Does for runs elsewhere what a node does for its own, by the same rules.
-
-    A run is named by its claim. Whoever shows one that is not current any more changes
-    nothing, but by a success, if that is the first of its instance.
-    """
 
     def extend(
         self, claim: Claim, by: timedelta, *, progress: str | None = None
@@ -679,9 +628,9 @@ class Desk(DeskEnds):
                 for number, each in batch
                 if not isinstance(lease := kept[number], TimedOut)
             }
-            done, refused = write_each(renewals, self._store.renew_claims)
-            asked = {id: stop for each in done for id, stop in each.items()}
-            answers |= refused
+            written = write_each([*renewals.values()], self._store.renew_claims)
+            asked = {id: stop for each in written.done for id, stop in each.items()}
+            answers |= (refused := _refused(renewals, written))
             for number, renewal in renewals.items():
                 if number not in refused:
                     stop = asked.get(renewal.claim.instance_id)
@@ -746,15 +695,15 @@ class Desk(DeskEnds):
         return True
 
 
-class Desks:
-    """Makes a desk for each batch that is written.
+class RemoteRunsMaker:
+    """Makes remote runs that know the store's time, anew for each batch.
 
     Args:
         ready: Answers the store, once it has been made ready.
         clock: Measures what has passed since the store told its time.
-        defaults: As for ``Desk``.
-        tell: As for ``Desk``.
-        count: As for ``Desk``.
+        defaults: As for ``RemoteRuns``.
+        tell: As for ``RemoteRuns``.
+        count: As for ``RemoteRuns``.
     """
 
     def __init__(
@@ -773,7 +722,7 @@ class Desks:
         self._tell = tell
         self._count = count
 
-    def desk(self) -> Desk:
+    def make(self) -> RemoteRuns:
         """One that knows what time it is.
 
         Raises:
@@ -783,7 +732,7 @@ class Desks:
         if self._clock is None:
             self._clock = StoreClock(self._base, store.now)
         self._clock.refresh(waits=True)
-        return Desk(
+        return RemoteRuns(
             store,
             defaults=self._defaults,
             tell=self._tell,

@@ -1,41 +1,40 @@
-"""The starter: records starts shortly before they are due, and hands the runs over."""
+"""The start queue: records starts shortly before they are due, and has them called."""
 
 from __future__ import annotations
 
 import threading
 from datetime import timedelta
+from functools import partial
 from heapq import heappop, heappush
 from itertools import count
 from typing import TYPE_CHECKING
 
 from go_scheduler.clock import ZERO
 from go_scheduler.events.event import of_instance
-from go_scheduler.events.event_bus import LOG_ALONE, Events
 from go_scheduler.events.instance_events import (
     InstanceLocked,
     InstanceUnrecorded,
     Write,
 )
 from go_scheduler.formatting import shown
-from go_scheduler.running.claiming import LONGEST_BACKOFF
-from go_scheduler.ticking.retry_later import RetryLater
+from go_scheduler.ticking.retry_later import RetryLater, write_each
 from go_scheduler.ticking.ticker import Ticker
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
     from datetime import datetime
 
-    from go_scheduler.clock import StoreClock
     from go_scheduler.running.admission import Admission
-    from go_scheduler.running.claiming import Claiming
-    from go_scheduler.running.held import Held, HeldRun
+    from go_scheduler.running.calling.workers import Workers
+    from go_scheduler.running.held import HeldRun
     from go_scheduler.running.slots import Slots
+    from go_scheduler.running.state import NodeState
 
 
 class Agenda:
     """A heap of runs that several threads add to; the one that is due first is first.
 
-    The starter and the timer have one each: a run stands in the one until its start is
+    The start queue and its timer have one each: a run stands in the one until its start is
     recorded, and then in the other until it is due.
     """
 
@@ -82,32 +81,26 @@ class Agenda:
 
 
 class Timer:
-    """Waits for the next due instant; it never touches the store.
+    """Waits for the next due instance; it never touches the store.
 
     Args:
-        clock: The store's time, as this node has it.
-        hand_over: Takes runs that are due.
-        prepare: Told of runs that fall due soon.
-        events: Told of what fails.
+        state: What the node's parts share.
+        workers: Take the runs that are due.
 
     Attributes:
         ticker: Lets it tick.
     """
 
-    def __init__(
-        self,
-        clock: StoreClock,
-        *,
-        hand_over: Callable[[Sequence[HeldRun]], None],
-        prepare: Callable[[Sequence[HeldRun]], None] = lambda runs: None,
-        events: Events = LOG_ALONE,
-    ) -> None:
-        self._clock = clock
-        self._hand_over = hand_over
-        self._prepare = prepare
+    def __init__(self, state: NodeState, workers: Workers) -> None:
+        self._clock = state.clock
+        self._workers = workers
         self._agenda = Agenda()
         self.ticker = Ticker(
-            "timer", self.tick, interval=None, clock=clock.base, events=events
+            "timer",
+            self.tick,
+            interval=None,
+            clock=state.clock.base,
+            events=state.events,
         )
 
     def add(self, runs: Iterable[HeldRun]) -> None:
@@ -119,16 +112,19 @@ class Timer:
             (due if run.instance.due_at <= now else later).append(run)
         if self._agenda.add(later):
             self.ticker.wake()
-        self._hand_over(due)
-        self._prepare(later)
+        self._workers.submit(due)
+        self._workers.prepare(later)
 
     def tick(self) -> timedelta | None:
         """Hand over those that are due; answer how long until the next one is."""
         while due := self._agenda.take(self._clock.now()):
-            self._hand_over(due)
+            self._workers.submit(due)
         first = self._agenda.first
         return None if first is None else first - self._clock.now()
 
+
+LONGEST_BACKOFF = timedelta(seconds=1)
+"""Instances that are due when the store comes back have waited long enough."""
 
 _BATCH = 500
 _SLACK = timedelta(milliseconds=20)
@@ -137,60 +133,56 @@ _FAILED_AT_MOST = timedelta(seconds=1)
 _MOST_ALONE = 10
 
 
-class Starter:
-    """Holds what is claimed and not started, and starts all that is due about then.
+class StartQueue:
+    """Holds what is claimed until it is due, and starts it shortly before.
 
     A start that is locked by another transaction, or fails alone, is left aside for a
     moment and tried again apart from the others, a little later each time.
 
     Args:
-        claiming: Starts in this node's name.
-        clock: The store's time, as this node has it.
-        held: The node's runs.
+        state: What the node's parts share.
+        workers: Take what is due.
         admission: Looks once more at what was started.
-        timer: Takes what has been started.
         slots: Looks after what was parked instead.
-        events: Told of what fails.
 
     Attributes:
-        ticker: Lets it tick.
+        tickers: Let it record starts, and wait for what is due.
     """
 
     def __init__(
         self,
-        claiming: Claiming,
-        clock: StoreClock,
+        state: NodeState,
         *,
-        held: Held,
+        workers: Workers,
         admission: Admission,
-        timer: Timer,
         slots: Slots,
-        events: Events = LOG_ALONE,
     ) -> None:
-        self._claiming = claiming
-        self._clock = clock
-        self._held = held
+        self._state = state
+        self._store = state.store
+        self._clock = state.clock
+        self._held = state.held
         self._admission = admission
-        self._timer = timer
+        self._timer = Timer(state, workers)
         self._slots = slots
-        self.ticker = Ticker(
-            "starter",
-            self.tick,
+        self._ticker = Ticker(
+            "start queue",
+            self._tick,
             interval=None,
-            clock=clock.base,
+            clock=state.clock.base,
             longest_backoff=LONGEST_BACKOFF,
-            events=events,
+            events=state.events,
         )
+        self.tickers = [self._ticker, self._timer.ticker]
         self._unstarted = Agenda()
         self._aside: RetryLater[HeldRun] = RetryLater(
             at_first=_FAILED_AT_FIRST, at_most=_FAILED_AT_MOST
         )
-        self._events = events.teller("running", bounded=True)
+        self._events = state.events.teller("running", bounded=True)
 
     @property
     def lead(self) -> timedelta:
         """How long before it is due an instance is to be started now."""
-        return self._claiming.pace.lead(len(self._unstarted))
+        return self._state.pace.lead(len(self._unstarted))
 
     def add(self, runs: Iterable[HeldRun]) -> None:
         """Take claimed runs, of which some may have been started by the claim."""
@@ -203,16 +195,16 @@ class Starter:
         if unstarted:
             self._unstarted.add(unstarted)
             # Even if none is the first: the more there are, the longer is the lead.
-            self.ticker.wake()
+            self._ticker.wake()
 
-    def tick(self) -> timedelta | None:
+    def _tick(self) -> timedelta | None:
         """Start what is nearly due; answer how long until the next is."""
         self._events.begin()
         try:
             self._start_due()
             self._start_aside()
         except BaseException:
-            self._claiming.contact.broke()
+            self._state.contact.broke()
             raise
         return self._next()
 
@@ -232,6 +224,8 @@ class Starter:
             self._start(self._aside.take_failed(elapsed, 1))
 
     def _start(self, runs: Sequence[HeldRun]) -> None:
+        if not runs:
+            return
         try:
             self._record(runs)
         except BaseException:
@@ -240,17 +234,26 @@ class Starter:
             raise
 
     def _record(self, runs: Sequence[HeldRun]) -> None:
-        starts = self._claiming.start([run.claim for run in runs])
+        sent = self._clock.elapsed()
+        start = partial(self._store.start_instances, self._state.claimant)
+        claims = [run.claim for run in runs]
+        written = write_each(claims, start, claim_of=lambda claim: claim)
+        if written.done:
+            self._state.pace.took(self._clock.elapsed() - sent)
+        started = {
+            (each.id, each.attempt): each for done in written.done for each in done
+        }
         found, parked = [], []
         for run in runs:
-            if run.instance.id in starts.busy:
+            id = run.instance.id
+            if id in written.busy:
                 self._leave_busy(run)
                 continue
-            if run.instance.id in starts.failed:
-                self._leave_failed(run, starts.failed[run.instance.id])
+            if id in written.failed:
+                self._leave_failed(run, written.failed[id])
                 continue
             self._aside.forget(run)
-            instance = starts.done.get(run.claim)
+            instance = started.get((id, run.claim.attempt))
             if instance is None:
                 self._held.drop(run)
             elif instance.parked:

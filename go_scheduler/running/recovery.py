@@ -1,29 +1,55 @@
-"""Takeover: whether lapsed claims may be taken, and claims whose answer was lost."""
+"""Recovery: whether lapsed claims may be taken, and claims whose answer was lost."""
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from go_scheduler.clock import ZERO
-from go_scheduler.events.event_bus import LOG_ALONE, Events
+from go_scheduler.errors import (
+    ConflictError,
+    QueueFullError,
+    TaskDefinitionNotFoundError,
+)
 from go_scheduler.events.instance_events import ClaimAnswerLost
-from go_scheduler.running.keeper import cover
 from go_scheduler.stores.messages import Claim, Release
-from go_scheduler.ticking.retry_later import write_in_halves
+from go_scheduler.ticking.retry_later import write_each
 from go_scheduler.ticking.ticker import Ticker
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from uuid import UUID
+    from collections.abc import Iterable, Iterator, Sequence
+    from datetime import datetime
 
-    from go_scheduler.clock import StoreClock
     from go_scheduler.models import TaskInstance
     from go_scheduler.running.announcing import Announcing
-    from go_scheduler.running.held import Held
-    from go_scheduler.running.keeper import Contact
-    from go_scheduler.running.recorder import Recorder
-    from go_scheduler.stores.base import Store
+    from go_scheduler.running.result_writer import ResultWriter
+    from go_scheduler.running.state import NodeState
+    from go_scheduler.stores.messages import NodeContact
+
+
+def cover(
+    contacts: Iterable[NodeContact],
+    *,
+    since: datetime,
+    until: datetime,
+    gap: timedelta,
+) -> bool:
+    """Whether some node was in contact with the store all of that time.
+
+    Args:
+        contacts: When nodes were.
+        since: From when on.
+        until: Up to when.
+        gap: For so long none need have been, at a time.
+    """
+    covered = since
+    for contact in sorted(contacts, key=lambda each: each.since):
+        if contact.since - covered > gap:
+            return False
+        covered = max(covered, contact.until)
+    return until - covered <= gap
+
 
 # No store keeps contacts for longer.
 _CONTACTS_KEPT = timedelta(hours=1)
@@ -38,47 +64,32 @@ class Takeover:
     just started knows it from what all nodes, living and dead, have noted of theirs.
 
     Args:
-        store: Where contacts are noted.
-        clock: The store's time, as this node has it.
+        state: What the node's parts share.
         announcing: What this node tells of itself.
-        lease: How long claims hold.
-        contact: The node's own contact.
-        look: Called when there may be something to take over, for the first time.
-        events: Told of what fails.
 
     Attributes:
         pause: How long to wait after a look for what has lapsed that met nothing.
         ticker: Lets it tick.
     """
 
-    def __init__(
-        self,
-        store: Store,
-        clock: StoreClock,
-        announcing: Announcing,
-        *,
-        lease: timedelta,
-        contact: Contact,
-        look: Callable[[], None],
-        events: Events = LOG_ALONE,
-    ) -> None:
-        self._store = store
-        self._clock = clock
+    def __init__(self, state: NodeState, announcing: Announcing) -> None:
+        self._state = state
+        self._store = state.store
+        self._clock = state.clock
+        self._contact = state.contact
+        self._lease = lease = state.settings.lease
         self._announcing = announcing
-        self._lease = lease
         # As often as the contact is noted: it has waited for six times as long.
         self.pause = lease / 6
-        self._contact = contact
-        self._look = look
         self._covered_at: timedelta | None = None
         self._has_left = False
         # So often that a node which dies and starts again leaves no gap that counts.
         self.ticker = Ticker(
-            "takeover",
+            "recovery",
             self.tick,
             interval=lease / 6,
-            clock=clock.base,
-            events=events,
+            clock=state.clock.base,
+            events=state.events,
         )
 
     @property
@@ -120,7 +131,7 @@ class Takeover:
             self._contact.broke()
             raise
         # Apart from the contact: nothing depends on it.
-        self._announcing.write_stats(self._store)
+        self._announcing.write_stats()
         return None
 
     def _read_others(self) -> None:
@@ -131,7 +142,7 @@ class Takeover:
         if cover(contacts, since=now - self._lease, until=now, gap=self._lease / 3):
             self._covered_at = self._clock.elapsed()
         if before is None and self.lapsed is not None:
-            self._look()
+            self._state.work_found()
 
 
 _PAGE = 500
@@ -143,39 +154,33 @@ class Unanswered:
     """Looks for what the store says this node has, and the node knows nothing of.
 
     Args:
-        store: Where to look.
-        clock: Measures elapsed time.
-        node: This node.
-        held: The node's runs.
-        recorder: Knows those whose outcome is not recorded yet.
-        under_way: Whether more may come that is not among these yet.
-        events: Told of what is given back.
+        state: What the node's parts share.
+        writer: Knows what is not recorded yet.
     """
 
-    def __init__(
-        self,
-        store: Store,
-        clock: StoreClock,
-        node: UUID,
-        *,
-        held: Held,
-        recorder: Recorder,
-        under_way: Callable[[], bool],
-        events: Events = LOG_ALONE,
-    ) -> None:
-        self._store = store
-        self._clock = clock
-        self._node = node
-        self._held = held
-        self._recorder = recorder
-        self._under_way = under_way
+    def __init__(self, state: NodeState, writer: ResultWriter) -> None:
+        self._state = state
+        self._store = state.store
+        self._clock = state.clock
+        self._writer = writer
         self._lost_at: timedelta | None = None
-        self._events = events.teller("running", bounded=True)
+        self._events = state.events.teller("running", bounded=True)
 
     @property
     def any(self) -> bool:
         """Whether a claim may have taken what this node does not know of."""
         return self._lost_at is not None
+
+    @contextmanager
+    def noting(self) -> Iterator[None]:
+        """Note that what is claimed meanwhile may not be answered."""
+        try:
+            yield
+        except (ConflictError, QueueFullError, TaskDefinitionNotFoundError):
+            raise
+        except BaseException:
+            self.note()
+            raise
 
     def note(self) -> None:
         """Note that the answer to a claim was lost."""
@@ -184,7 +189,7 @@ class Unanswered:
     def give_back(self) -> bool:
         """Give back what such a claim has taken; true if there was something."""
         # In this order: none comes under way once an answer is lost.
-        if self._lost_at is None or self._under_way():
+        if self._lost_at is None or self._state.in_flight.count:
             return False
         self._events.begin()
         # Before the list is asked for: what comes behind it is not in it.
@@ -198,7 +203,7 @@ class Unanswered:
     def _list_unknown(self) -> Sequence[Claim]:
         # Before the list is read: what ends meanwhile is in both or in neither, and
         # only the thread that claims comes here.
-        known = {*self._held.claims(), *self._recorder.claims()}
+        known = {*self._state.held.claims(), *self._writer.claims()}
         unknown: list[Claim] = []
         page = self._list_claimed(None)
         while page:
@@ -208,16 +213,13 @@ class Unanswered:
         return unknown
 
     def _list_claimed(self, after: TaskInstance | None) -> Sequence[TaskInstance]:
-        return self._store.list_claimed(self._node, after=after, limit=_PAGE)
+        return self._store.list_claimed(self._state.node, after=after, limit=_PAGE)
 
     def _release(self, claims: Sequence[Claim]) -> int:
         """Give back, and answer how many could not be."""
-        failed: list[Release] = []
-        answers = write_in_halves(
-            [Release(claim=claim) for claim in claims],
-            self._store.release_instances,
-            lambda release, _: failed.append(release),
-        )
+        releases = [Release(claim=claim) for claim in claims]
+        written = write_each(releases, self._store.release_instances)
         if claims:
-            self._events.tell(ClaimAnswerLost(node=self._node, count=len(claims)))
-        return len(failed) + sum(len(answer.busy) for answer in answers)
+            lost = ClaimAnswerLost(node=self._state.node, count=len(claims))
+            self._events.tell(lost)
+        return len(written.failed) + len(written.busy)

@@ -1,16 +1,14 @@
-"""The hand-over: what this process creates and is due runs here, and at once."""
+"""The direct start: what this process creates and is due runs here, and at once."""
 
 from __future__ import annotations
 
-import threading
 from collections import deque
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from go_scheduler.errors import StoreError, StoreUnavailableError
-from go_scheduler.events.event_bus import LOG_ALONE, Events
 from go_scheduler.stores.base import is_run_by
-from go_scheduler.stores.messages import Claim
+from go_scheduler.stores.messages import Claim, Release
 from go_scheduler.stores.rules import uses_slot
 from go_scheduler.ticking.ticker import Ticker
 
@@ -19,34 +17,31 @@ if TYPE_CHECKING:
     from datetime import datetime
     from uuid import UUID
 
-    from go_scheduler.clock import StoreClock
     from go_scheduler.models import TaskDefinition, TaskInstance
     from go_scheduler.running.admission import Admission
     from go_scheduler.running.announcing import Announcing
-    from go_scheduler.running.claiming import Claiming
+    from go_scheduler.running.claimer import Claimer
     from go_scheduler.running.held import HeldRun
-    from go_scheduler.running.instance_runner import InstanceRunner
-    from go_scheduler.running.starter import Starter
+    from go_scheduler.running.recovery import Unanswered
+    from go_scheduler.running.start_queue import StartQueue
+    from go_scheduler.running.state import NodeState
     from go_scheduler.running.withdrawing import Watch
-    from go_scheduler.stores.base import Store
     from go_scheduler.stores.messages import Addition, Claimant, Fired, Firing
 
 
-class HandOver:
+class DirectStart:
     """Has the write that creates claim and start as well, and passes on what it has.
 
     Only while there are workers free for it and nothing else is left to be claimed:
     otherwise it is for the instance runner to say what is next, and where.
 
     Args:
-        store: Where it is created.
-        clock: The store's time, as this node has it.
-        claiming: Gives back, and looks after what is not answered.
+        state: What the node's parts share.
         announcing: Knows what this node runs.
-        runner: Says how many workers are free for it.
+        claimer: Says how many workers are free for it.
         admission: Keeps out what is not to be called here.
-        starter: Takes what is admitted.
-        events: Told of ticks that fail.
+        start_queue: Takes what is admitted.
+        unanswered: Looks after what is not answered.
 
     Attributes:
         ticker: Lets it tick.
@@ -54,43 +49,37 @@ class HandOver:
 
     def __init__(
         self,
-        store: Store,
-        clock: StoreClock,
-        *,
-        claiming: Claiming,
+        state: NodeState,
         announcing: Announcing,
-        runner: InstanceRunner,
+        *,
+        claimer: Claimer,
         admission: Admission,
-        starter: Starter,
-        events: Events = LOG_ALONE,
+        start_queue: StartQueue,
+        unanswered: Unanswered,
     ) -> None:
-        self._store = store
-        self._clock = clock
-        self._claiming = claiming
+        self._store = state.store
+        self._clock = state.clock
+        self._in_flight = state.in_flight
         self._announcing = announcing
-        self._runner = runner
+        self._claimer = claimer
         self._admission = admission
-        self._starter = starter
-        # A signal handler may create something in the thread that has it.
-        self._lock = threading.RLock()
-        self._writing = 0
+        self._start_queue = start_queue
+        self._unanswered = unanswered
         # What the store has started and the node does not hold yet.
         self._inbox: deque[tuple[TaskInstance, Watch]] = deque()
         self._stopped = self._closed = False
         self.ticker = Ticker(
-            "hand-over", self.tick, interval=None, clock=clock.base, events=events
+            "direct start",
+            self.tick,
+            interval=None,
+            clock=state.clock.base,
+            events=state.events,
         )
-
-    @property
-    def under_way(self) -> bool:
-        """Whether the store may have started what the node does not hold yet."""
-        # Without the lock: a signal may have come while this thread has it.
-        return self._writing > 0 or bool(self._inbox)
 
     @property
     def free(self) -> int:
         """How many more would run at once."""
-        return self._runner.free - self._writing - len(self._inbox)
+        return self._claimer.free - self._in_flight.count
 
     def tick(self) -> None:
         """Let in what has been started, on a thread of the node's own.
@@ -100,9 +89,9 @@ class HandOver:
         started = list(self._inbox)
         try:
             if started:
-                self._starter.add(self._admit(started))
+                self._start_queue.add(self._admit(started))
         except BaseException:
-            self._claiming.unanswered.note()
+            self._unanswered.note()
             raise
         finally:
             self._forget(len(started))
@@ -145,7 +134,7 @@ class HandOver:
             return None
         try:
             watch = self._admission.watch()
-            with self._claiming.noting():
+            with self._unanswered.noting():
                 answer = self._store.put_definitions(
                     [firing.definition], firings=[firing], claimant=claimant
                 )
@@ -157,7 +146,7 @@ class HandOver:
             # Puts by themselves are tried again, and say what there is to say.
             return None
         finally:
-            self._end(1)
+            self._in_flight.end(1)
         return put
 
     def fire(
@@ -178,12 +167,12 @@ class HandOver:
             return None
         try:
             watch = self._admission.watch()
-            with self._claiming.noting():
+            with self._unanswered.noting():
                 fired = self._store.fire_definitions(firings, claimant=claimant)
                 told(fired)
-                self._starter.add(self._admission.admit(fired.started, watch))
+                self._start_queue.add(self._admission.admit(fired.started, watch))
         finally:
-            self._end(len(firings))
+            self._in_flight.end(len(firings))
         return fired
 
     def add(
@@ -212,7 +201,7 @@ class HandOver:
         ids, claimant = {each.id for each in additions}, self._announcing.claimant
         try:
             watch = self._admission.watch()
-            with self._claiming.noting():
+            with self._unanswered.noting():
                 added = self._store.add_instances(
                     definition_id, additions, claimant=claimant
                 )
@@ -224,12 +213,13 @@ class HandOver:
                 ]
                 self._pass_on(mine, watch)
         finally:
-            self._end(len(additions))
+            self._in_flight.end(len(additions))
         if len(mine) < len(additions):
-            self._runner.look()
+            self._claimer.look()
         return added
 
     def _pass_on(self, started: Sequence[TaskInstance], watch: Watch) -> None:
+        self._in_flight.add(len(started))
         self._inbox.extend([(each, watch) for each in started])
         self.ticker.wake()
         if self._closed:
@@ -248,26 +238,22 @@ class HandOver:
             # Another thread may be at it.
             with suppress(IndexError):
                 left.append(self._inbox.popleft()[0])
+        self._in_flight.end(len(left))
         if left:
             # Else the claims lapse.
             with suppress(StoreError):
-                self._claiming.release([Claim.of(each) for each in left])
+                claims = [Claim.of(each) for each in left]
+                self._store.release_instances([Release(claim=each) for each in claims])
 
     def _forget(self, count: int) -> None:
         for _ in range(count):
             self._inbox.popleft()
+        self._in_flight.end(count)
 
     def _begin(self, count: int) -> bool:
         """Begin if so many can run at once; false: it is not to be."""
-        with self._lock:
-            if self._stopped or self.free < count:
-                return False
-            self._writing += count
-            return True
-
-    def _end(self, count: int) -> None:
-        with self._lock:
-            self._writing -= count
+        free = self._claimer.free
+        return not self._stopped and self._in_flight.begin(count, free=free)
 
 
 def _may_start(firing: Firing, claimant: Claimant, now: datetime) -> bool:

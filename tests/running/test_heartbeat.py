@@ -1,4 +1,4 @@
-"""The keeper: runs that change as it looks at them, and contact with the store."""
+"""The heartbeat: runs that change as it looks at them, and contact with the store."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import pytest
 from go_scheduler.clock import ZERO
 from go_scheduler.events import InstanceUnrecorded, RunHung
 from go_scheduler.running.held import HeldRun
-from go_scheduler.running.keeper import Contact, cover
+from go_scheduler.running.recovery import cover
+from go_scheduler.running.state import Contact
 from go_scheduler.stores.messages import Announcement, NodeContact
 from go_scheduler.testing.clock import START
 from tests.behaviour.house import HOUR, MICROSECOND, MINUTE, World, once, seconds

@@ -1,4 +1,4 @@
-"""The recorder: gathers what follows from runs, writes it, and tells of it."""
+"""The result writer: gathers what follows from runs, writes it, and tells of it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from go_scheduler.clock import ZERO
 from go_scheduler.errors import StoreError, TaskInstanceNotFoundError
 from go_scheduler.events.definition_events import DefinitionCompleted, TriggerFailed
 from go_scheduler.events.event import of_definition, of_instance
-from go_scheduler.events.event_bus import LOG_ALONE, Events
 from go_scheduler.events.given_back import GivenBackLately
 from go_scheduler.events.instance_events import (
     CompletedRunFailed,
@@ -34,18 +33,17 @@ from go_scheduler.formatting import shown
 from go_scheduler.models import Outcome, Stage
 from go_scheduler.running import intake, outcomes
 from go_scheduler.running.calling.error_text import kept_text
-from go_scheduler.running.keeper import GRACE
+from go_scheduler.running.heartbeat import GRACE
 from go_scheduler.running.outcomes import (
     Decision,
     EndedRun,
     is_completed_by,
     runs_before,
 )
-from go_scheduler.running.tally import Tally
 from go_scheduler.stores.base import transactional
 from go_scheduler.stores.messages import Release, Renewal, RunOutcome
 from go_scheduler.stores.rules import takes_slot
-from go_scheduler.ticking.retry_later import RetryLater, write_in_halves
+from go_scheduler.ticking.retry_later import RetryLater, write_each
 from go_scheduler.ticking.ticker import Ticker
 
 if TYPE_CHECKING:
@@ -53,14 +51,12 @@ if TYPE_CHECKING:
     from datetime import datetime
     from uuid import UUID
 
-    from go_scheduler.clock import StoreClock
+    from go_scheduler.events.event import Event
     from go_scheduler.models import TaskDefinition, TaskInstance
     from go_scheduler.run import HandedOn
-    from go_scheduler.running.defaults import Defaults
     from go_scheduler.running.held import HeldRun
     from go_scheduler.running.outcomes import Failure
-    from go_scheduler.running.tally import Count
-    from go_scheduler.stores.base import Store
+    from go_scheduler.running.state import NodeState
     from go_scheduler.stores.messages import Answer, Claim
 
 
@@ -135,28 +131,14 @@ class Reports:
     """Tells of entries of the outbox what the store has answered.
 
     Args:
-        store: Asked for an instance if the answer does not tell what became of it.
-        rolled_back: Told of failures that are known only now: ``complete_in`` had been
-            called, and its transaction has not committed.
-        count: Told of each end, as ``Tally.ended``.
-        events: Told of all else.
+        state: What the node's parts share.
     """
 
-    def __init__(
-        self,
-        store: Store,
-        *,
-        rolled_back: Callable[[HeldRun, RunOutcome], None],
-        count: Count,
-        events: Events = LOG_ALONE,
-    ) -> None:
-        self._store = store
-        self._rolled_back = rolled_back
-        self._count = count
-        self._events = events.teller("running", bounded=True)
+    def __init__(self, state: NodeState) -> None:
+        self._store = state.store
+        self._count = state.tally.ended
+        self._events = state.events.teller("running", bounded=True)
         self._asked = 0
-        self._tells_ended = self._events.wanted(RunEnded)
-        self._tells_finished = self._events.wanted(InstanceFinished)
         kinds = (RunEnded, InstanceRetried, InstanceFinished, DefinitionCompleted)
         self._tells_any = any(map(self._events.wanted, kinds))
 
@@ -186,17 +168,11 @@ class Reports:
         """Tell of an outcome that the store has taken."""
         definition = entry.run.instance.definition
         self._count(definition, outcome.outcome, entry.took)
-        if entry.joined:
-            self._rolled_back(entry.run, outcome)
-        if not self._tells_any:
-            return
-        self._tell_ended(entry, outcome.outcome, retry_in=outcome.retry_in)
-        if outcome.outcome is None:
-            self._tell_retried(entry, outcome)
-            return
-        self._tell_finished(entry, outcome.outcome, outcome.error)
-        if outcome.next_fire_time is None:
-            self._tell_completed(definition)
+        if entry.joined and outcome.outcome is not Outcome.CANCELLED:
+            # It called complete_in, and its transaction has not committed.
+            self._events.tell(failure_event(entry.run.instance, Decision(outcome)))
+        if self._tells_any:
+            self._tell(entry, outcome)
 
     def handed_on(self, entry: Entry) -> None:
         """Tell that a run goes on elsewhere."""
@@ -232,60 +208,27 @@ class Reports:
 
     def _tell_committed(self, entry: Entry, found: TaskInstance) -> None:
         """Tell of a success, and of what the handler raised after its commit."""
-        self._count(entry.run.instance.definition, Outcome.COMPLETED, entry.took)
-        self._tell_ended(entry, Outcome.COMPLETED)
-        self._tell_finished(entry, Outcome.COMPLETED, None)
-        if found.definition.completed_at is not None:
-            self._tell_completed(found.definition)
+        instance = entry.run.instance
+        self._count(instance.definition, Outcome.COMPLETED, entry.took)
+        self._tell(
+            entry,
+            RunOutcome(
+                claim=entry.run.claim,
+                started_at=entry.run.called_at,
+                outcome=Outcome.COMPLETED,
+                next_fire_time=found.definition.next_fire_time,
+            ),
+        )
         if entry.raised is not None:
-            ids = of_instance(entry.run.instance)
+            ids = of_instance(instance)
             self._events.tell(CompletedRunFailed(**ids, error=entry.raised))
 
-    def _tell_ended(
-        self, entry: Entry, outcome: Outcome | None, *, retry_in: timedelta = ZERO
-    ) -> None:
-        """Tell of a run that was called, and of none that was not."""
-        started_at, took = entry.run.called_at, entry.took
-        if self._tells_ended and started_at and took is not None:
-            instance = entry.run.instance
-            self._events.tell(
-                RunEnded(
-                    **of_instance(instance),
-                    late=started_at - instance.due_at,
-                    took=took,
-                    outcome=outcome,
-                    retry_in=None if outcome else retry_in,
-                )
-            )
-
-    def _tell_retried(self, entry: Entry, outcome: RunOutcome) -> None:
-        if self._events.wanted(InstanceRetried):
-            self._events.tell(
-                InstanceRetried(
-                    **of_instance(entry.run.instance),
-                    retry_in=outcome.retry_in,
-                    started_at=outcome.started_at,
-                    took=entry.took,
-                    error=outcome.error,
-                )
-            )
-
-    def _tell_finished(self, entry: Entry, outcome: Outcome, error: str | None) -> None:
-        if self._tells_finished:
-            self._events.tell(
-                InstanceFinished(
-                    **of_instance(entry.run.instance),
-                    outcome=outcome,
-                    started_at=entry.run.called_at,
-                    took=entry.took,
-                    error=error,
-                )
-            )
-
-    def _tell_completed(self, definition: TaskDefinition) -> None:
-        """Tell that a definition fires no more, if it waited for this end."""
-        if definition.trigger.waits and self._events.wanted(DefinitionCompleted):
-            self._events.tell(DefinitionCompleted(**of_definition(definition)))
+    def _tell(self, entry: Entry, outcome: RunOutcome) -> None:
+        run, wanted = entry.run, self._events.wanted
+        for each in end_events(
+            run.instance, outcome, run.called_at, entry.took, wanted=wanted
+        ):
+            self._events.tell(each)
 
     def _find(self, entry: Entry) -> tuple[TaskInstance | None, bool]:
         """The instance, if it can be read, and whether it is gone."""
@@ -296,6 +239,64 @@ class Reports:
         # It is only about what is told.
         except StoreError:
             return None, False
+
+
+def trigger_event(definition: TaskDefinition, error: BaseException) -> TriggerFailed:
+    """What is told of a trigger that failed when it was asked after a run."""
+    return TriggerFailed(
+        **of_definition(definition), error=shown(error), exception=error
+    )
+
+
+def end_events(
+    instance: TaskInstance,
+    record: RunOutcome,
+    started_at: datetime | None,
+    took: timedelta | None,
+    *,
+    wanted: Callable[[type[Event]], bool] = lambda kind: True,
+) -> Iterator[Event]:
+    """What is told of a run whose end has been recorded.
+
+    Args:
+        instance: What was run.
+        record: What was recorded of it.
+        started_at: When its handler was called; None: it was not.
+        took: For how long; None: nobody asks.
+        wanted: Whether anybody is told of such events.
+    """
+    ids, outcome = of_instance(instance), record.outcome
+    if wanted(RunEnded) and started_at and took is not None:
+        yield RunEnded(
+            **ids,
+            late=started_at - instance.due_at,
+            took=took,
+            outcome=outcome,
+            retry_in=None if outcome else record.retry_in,
+            worker=instance.worker,
+        )
+    if outcome is None:
+        if wanted(InstanceRetried):
+            yield InstanceRetried(
+                **ids,
+                retry_in=record.retry_in,
+                started_at=record.started_at,
+                took=took,
+                error=record.error,
+            )
+        return
+    if wanted(InstanceFinished):
+        yield InstanceFinished(
+            **ids,
+            outcome=outcome,
+            started_at=started_at,
+            took=took,
+            error=record.error,
+        )
+    definition = instance.definition
+    ends = definition.trigger.waits and record.next_fire_time is None
+    if ends and wanted(DefinitionCompleted):
+        yield DefinitionCompleted(**of_definition(definition))
 
 
 def failure_event(
@@ -338,27 +339,15 @@ class Outbox:
     away; what is locked or fails alone is left aside and costs only itself.
 
     Args:
-        store: Where to write.
-        clock: The store's time, as this node has it.
-        written: Called after a write that made room.
-        slot_freed: Called after one that may have let go of a slot.
-        reports: Told what the store has answered.
+        state: What the node's parts share.
     """
 
-    def __init__(
-        self,
-        store: Store,
-        clock: StoreClock,
-        *,
-        written: Callable[[], None],
-        slot_freed: Callable[[], None] = lambda: None,
-        reports: Reports,
-    ) -> None:
-        self._store = store
-        self._clock = clock
-        self._written = written
-        self._slot_freed = slot_freed
-        self._reports = reports
+    def __init__(self, state: NodeState) -> None:
+        self._store = state.store
+        self._clock = state.clock
+        self._room_made = state.room_made
+        self._slot_freed = state.slot_freed
+        self._reports = Reports(state)
         # All of them: pending, being written, or aside.
         self._entries: dict[Entry, None] = {}
         self._pending: deque[Entry] = deque()
@@ -435,7 +424,7 @@ class Outbox:
             raise
         self._last = self._clock.elapsed()
         self._freed.note(self._last)
-        self._written()
+        self._room_made()
 
     def _write(self, batch: Sequence[Entry]) -> None:
         outcomes = [entry for entry in batch if isinstance(entry.record, RunOutcome)]
@@ -457,26 +446,20 @@ class Outbox:
         entries: Sequence[Entry],
         write: Callable[[Sequence[Record]], Answer[Collection[UUID]]],
     ) -> None:
-        failed: dict[UUID, Exception] = {}
-
-        def fail(record: Record, error: Exception) -> None:
-            failed[record.claim.instance_id] = error
-
         records: Sequence[Record] = [entry.record for entry in entries]  # type: ignore[misc]
-        answers = write_in_halves(records, write, fail)
-        if len(answers) == 1 and len(answers[0].done) == len(entries):
+        written = write_each(records, write)
+        if len(written.done) == 1 and len(written.done[0]) == len(entries):
             # Nearly always: the hashes of the ids would cost more than the rest.
             for entry in entries:
                 self._take_out(entry, recorded=True)
             return
-        done = {each for answer in answers for each in answer.done}
-        busy = {each for answer in answers for each in answer.busy}
+        done = {id for each in written.done for id in each}
         for entry in entries:
             instance_id = entry.run.instance.id
-            if instance_id in busy:
+            if instance_id in written.busy:
                 self._leave_busy(entry)
-            elif instance_id in failed:
-                self._leave_failed(entry, failed[instance_id])
+            elif instance_id in written.failed:
+                self._leave_failed(entry, written.failed[instance_id])
             else:
                 self._take_out(entry, recorded=instance_id in done)
 
@@ -528,58 +511,36 @@ def _each_instance_once(entries: Sequence[Entry]) -> Iterator[Sequence[Entry]]:
 _SECOND = timedelta(seconds=1)
 
 
-class Recorder:
+class ResultWriter:
     """Asks what follows from each run that is over, and writes it, many at once.
 
     Args:
-        store: Where to write.
-        clock: The store's time, as this node has it.
-        defaults: What holds for definitions that do not say.
-        max_hangs: How many runs in a row may hang before their instance has *failed*;
-            None: no end.
-        recorded: Called after a write that made room.
-        slot_freed: Called after one that may have let go of a slot.
-        events: Told of what fails.
+        state: What the node's parts share.
 
     Attributes:
-        tally: Counts what ends; what calls the handlers counts there what begins.
         ticker: Lets it tick.
     """
 
-    def __init__(
-        self,
-        store: Store,
-        clock: StoreClock,
-        *,
-        defaults: Defaults,
-        max_hangs: int | None,
-        recorded: Callable[[], None],
-        slot_freed: Callable[[], None] = lambda: None,
-        events: Events = LOG_ALONE,
-    ) -> None:
-        self._store = store
-        self._clock = clock
-        self._defaults = defaults
-        self._max_hangs = max_hangs
+    def __init__(self, state: NodeState) -> None:
+        self._store = state.store
+        self._clock = state.clock
+        self._held = state.held
+        self._defaults = state.defaults
+        self._max_hangs = state.settings.max_hangs
         self._left_behind = False
-        self.tally = Tally()
-        reports = Reports(
-            store,
-            rolled_back=self._report_rolled_back,
-            count=self.tally.ended,
-            events=events,
+        self._outbox = Outbox(state)
+        self._events = state.events.teller("running", bounded=True)
+        self._times_runs = state.events.instrument is not None or any(
+            map(state.events.wanted, (RunEnded, InstanceFinished))
         )
-        self._outbox = Outbox(
-            store, clock, written=recorded, slot_freed=slot_freed, reports=reports
-        )
-        self._events = events.teller("running", bounded=True)
-        self._times_runs = events.instrument is not None or any(
-            map(events.wanted, (RunEnded, InstanceFinished))
-        )
-        self._given_back = GivenBackLately(clock.base)
+        self._given_back = GivenBackLately(state.clock.base)
         self._begun: timedelta | None = None
         self.ticker = Ticker(
-            "recorder", self.tick, interval=None, clock=clock.base, events=events
+            "result writer",
+            self.tick,
+            interval=None,
+            clock=state.clock.base,
+            events=state.events,
         )
 
     @property
@@ -730,6 +691,11 @@ class Recorder:
         given_back = Release(claim=run.claim, delay=delay, reason=kept_text(reason))
         self._write(Entry(run, given_back))
 
+    def give_back(self, run: HeldRun, reason: str) -> None:
+        """Give back a run, unless it has been called or given back already."""
+        if self._held.drop(run):
+            self.release(run, reason)
+
     def withdraw(self, run: HeldRun, reason: str) -> None:
         """Give back what an edit has ended, of which there may be nothing any more."""
         self._write(Entry(run, Release(claim=run.claim, reason=reason)))
@@ -788,19 +754,8 @@ class Recorder:
         """Tell that a trigger failed when it was asked for the next fire time."""
         if decision.trigger_error is not None:
             definition = run.instance.definition
-            self._events.tell(
-                TriggerFailed(
-                    **of_definition(definition),
-                    error=shown(decision.trigger_error),
-                    exception=decision.trigger_error,
-                )
-            )
+            self._events.tell(trigger_event(definition, decision.trigger_error))
 
     def _report_failed(self, run: HeldRun, decision: Decision) -> None:
         """Tell why a run failed, and what becomes of its instance."""
         self._events.tell(failure_event(run.instance, decision))
-
-    def _report_rolled_back(self, run: HeldRun, record: RunOutcome) -> None:
-        """Tell that a run has failed, if that was found out only by its recording."""
-        if record.outcome is not Outcome.CANCELLED:
-            self._report_failed(run, Decision(record))

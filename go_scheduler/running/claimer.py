@@ -1,4 +1,4 @@
-"""Loop 2, the instance runner: claims the instances that are due within its window."""
+"""Loop 2, the claimer: claims the instances that are due within its window."""
 
 from __future__ import annotations
 
@@ -6,35 +6,32 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from go_scheduler.clock import ZERO
-from go_scheduler.events.event_bus import LOG_ALONE, Events
-from go_scheduler.running.claiming import LONGEST_BACKOFF
+from go_scheduler.running.start_queue import LONGEST_BACKOFF
 from go_scheduler.ticking.ticker import Repeats, Ticker
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from go_scheduler.clock import StoreClock
     from go_scheduler.models import TaskInstance
     from go_scheduler.running.admission import Admission
-    from go_scheduler.running.claiming import Claiming
-    from go_scheduler.running.room import Allowance, Room
-    from go_scheduler.running.starter import Starter
-    from go_scheduler.running.takeover import Takeover
+    from go_scheduler.running.capacity import Allowance, Capacity
+    from go_scheduler.running.recovery import Takeover, Unanswered
+    from go_scheduler.running.start_queue import StartQueue
+    from go_scheduler.running.state import NodeState
 
 _STEP = timedelta(milliseconds=100)
 
 
-class InstanceRunner:
-    """Claims what is due within its window, and passes it on to the starter.
+class Claimer:
+    """Claims what is due within its window, and passes it on to the start queue.
 
     Args:
-        claiming: Claims in this node's name.
-        clock: The store's time, as this node has it.
-        room: Says how much may be claimed.
+        state: What the node's parts share.
+        capacity: Says how much may be claimed.
         admission: Keeps out what is not to be called here.
-        starter: Takes what is admitted.
+        start_queue: Takes what is admitted.
         takeover: Says which lapsed claims may be taken over.
-        events: Told of what fails.
+        unanswered: Looks after what a claim has taken whose answer was lost.
 
     Attributes:
         hungry: Whether there was no room for all that the last claim met.
@@ -43,40 +40,44 @@ class InstanceRunner:
 
     def __init__(
         self,
-        claiming: Claiming,
-        clock: StoreClock,
+        state: NodeState,
         *,
-        room: Room,
+        capacity: Capacity,
         admission: Admission,
-        starter: Starter,
+        start_queue: StartQueue,
         takeover: Takeover,
-        events: Events = LOG_ALONE,
+        unanswered: Unanswered,
     ) -> None:
-        self._claiming = claiming
-        self._clock = clock
-        self._room = room
+        self._state = state
+        self._store = state.store
+        self._clock = state.clock
+        self._pace = state.pace
+        self._capacity = capacity
         self._admission = admission
-        self._starter = starter
+        self._start_queue = start_queue
         self._takeover = takeover
-        self._pause = claiming.pace.window / 2
+        self._unanswered = unanswered
+        self._pause = self._pace.window / 2
         # What was put by then for later is still found in time.
-        self._longest_pause = claiming.pace.window * 3 / 4
+        self._longest_pause = self._pace.window * 3 / 4
         self._claim_at = ZERO
         self._take_over_at = ZERO
         self._step = 1
         self._asked = False
         self._looks = True
-        self._repeats = Repeats(clock, settling=claiming.settling)
+        self._repeats = Repeats(self._clock, settling=self._store.settling)
         self._all_due_taken = False
         self.hungry = self._full = False
         self.ticker = Ticker(
             "instance runner",
             self.tick,
             interval=self._longest_pause,
-            clock=clock.base,
+            clock=self._clock.base,
             longest_backoff=LONGEST_BACKOFF,
-            events=events,
+            events=state.events,
         )
+        state.room_made.connect(self.fill)
+        state.work_found.connect(self.look)
 
     @property
     def free(self) -> int:
@@ -85,9 +86,9 @@ class InstanceRunner:
         None if there was more to claim than there was room for, the last time, or it is
         not known what has been claimed.
         """
-        if self._full or self._claiming.unanswered.any:
+        if self._full or self._unanswered.any:
             return 0
-        return self._room.free
+        return self._capacity.free
 
     def look(self) -> None:
         """Claim at once: there may be something new, or new room."""
@@ -110,7 +111,7 @@ class InstanceRunner:
         self._admission.begin()
         try:
             self._clock.refresh()
-            self._room.give_back_overdue()
+            self._capacity.give_back_overdue()
             if self._asked:
                 self._asked = False
                 self._repeats.begin()
@@ -118,12 +119,12 @@ class InstanceRunner:
             if self._looks or repeats or self._wait() <= ZERO:
                 # Before the claim: what is new after it has been read needs another.
                 self._looks = False
-                if self._claiming.unanswered.give_back():
+                if self._unanswered.give_back():
                     self._repeats.begin()
                 if not self._take_over():
                     self._claim()
         except BaseException:
-            self._claiming.contact.broke()
+            self._state.contact.broke()
             self._looks = True
             raise
         return self._next()
@@ -131,7 +132,7 @@ class InstanceRunner:
     def _claim(self) -> None:
         # Before the room is measured: what comes free later has to call for a look.
         self.hungry = True
-        room = self._room.measure(all_due_taken=self._all_due_taken)
+        room = self._capacity.measure(all_due_taken=self._all_due_taken)
         self._all_due_taken = False
         pause = self._pause
         if room.limit <= 0:
@@ -153,7 +154,7 @@ class InstanceRunner:
         # One that has to have a slot is not started by its claim, due or not.
         return (
             instance.started_at is None
-            and instance.due_at > self._clock.now() + self._starter.lead
+            and instance.due_at > self._clock.now() + self._start_queue.lead
         )
 
     def _take_over(self) -> bool:
@@ -170,7 +171,7 @@ class InstanceRunner:
             self._step = 1
         elif self._clock.elapsed() >= self._take_over_at:
             self.hungry = True
-            room = self._room.measure(all_due_taken=False)
+            room = self._capacity.measure(all_due_taken=False)
             room = room._replace(limit=min(room.limit, self._step))
             taken = self._claim_some(room, lapsed=lapsed) if room.limit > 0 else []
             # Those that nobody had claimed before come last: nothing more has lapsed.
@@ -191,15 +192,38 @@ class InstanceRunner:
     def _claim_some(
         self, room: Allowance, *, lapsed: timedelta | None
     ) -> Sequence[TaskInstance]:
-        lead = self._starter.lead
+        lead = self._start_queue.lead
         watch = self._admission.watch()
-        instances = self._claiming.claim(
-            ahead=self._claiming.pace.ahead if room.ahead else lead,
+        instances = self._send(
+            ahead=self._pace.ahead if room.ahead else lead,
             lead=lead,
             limit=room.limit,
             lapsed=lapsed,
         )
-        self._starter.add(self._admission.admit(instances, watch))
+        self._start_queue.add(self._admission.admit(instances, watch))
+        return instances
+
+    def _send(
+        self,
+        *,
+        ahead: timedelta,
+        lead: timedelta,
+        limit: int,
+        lapsed: timedelta | None,
+    ) -> Sequence[TaskInstance]:
+        """Claim as ``Store.claim_instances`` does."""
+        sent, claimant = self._clock.elapsed(), self._state.claimant
+        with self._unanswered.noting():
+            instances = self._store.claim_instances(
+                claimant,
+                ahead=ahead,
+                lead=lead,
+                limit=limit,
+                lapsed=lapsed,
+                deadline=self._clock.now() + claimant.lease / 3,
+            )
+        self._state.contact.made()
+        self._pace.took(self._clock.elapsed() - sent)
         return instances
 
     def _wait(self) -> timedelta:
