@@ -130,6 +130,8 @@ class StoreClock:
         at_start: int = 5,
     ) -> None:
         self.base = clock
+        # The node's own elapsed time; bound once, for each run asks for it.
+        self.elapsed: Callable[[], timedelta] = clock.elapsed
         self._read = read
         self._error = error
         self._at_start = at_start
@@ -197,10 +199,6 @@ class StoreClock:
     def round_trip(self) -> timedelta:
         """The most by which the store's time can be later than this copy of it."""
         return ZERO if self._best is None else self._best.round_trip
-
-    def elapsed(self) -> timedelta:
-        """The node's own elapsed time."""
-        return self.base.elapsed()
 
     def wait(self, condition: threading.Condition, until: timedelta | None) -> None:
         """Wait as the node's own clock does."""

@@ -91,7 +91,7 @@ class Fail(Exception):
         super().__init__(reason)
 
 
-_current: ContextVar[Run] = ContextVar("go_scheduler_run")
+_current: ContextVar[RunState] = ContextVar("go_scheduler_run")
 
 
 class RunState(Protocol):
@@ -274,7 +274,7 @@ def current_run() -> Run:
         SchedulerStateError: No handler is executing here.
     """
     try:
-        return _current.get()
+        return Run(_current.get())
     except LookupError:
         raise SchedulerStateError(
             "current_run() has an answer only inside a handler, and not in the"
@@ -282,17 +282,16 @@ def current_run() -> Run:
         ) from None
 
 
-def enter_run(state: RunState) -> Token[Run]:
+def enter_run(state: RunState) -> Token[RunState]:
     """Make a run the current one, until ``leave_run`` gets what this returns."""
-    return _current.set(Run(state))
+    return _current.set(state)
 
 
-def leave_run(token: Token[Run]) -> None:
+def leave_run(token: Token[RunState]) -> None:
     """Undo ``enter_run``."""
     _current.reset(token)
 
 
 def run_here() -> RunState | None:
     """The state of the run in which this is called, if it is called in one."""
-    run = _current.get(None)
-    return None if run is None else run._state
+    return _current.get(None)

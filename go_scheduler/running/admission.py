@@ -111,7 +111,8 @@ class Admission:
         return admitted
 
     def _judge(self, run: HeldRun, now: datetime, asked: Asked) -> Verdict:
-        refusal = self._spares.refusal(run.instance)
+        hangs = self._held.hung_runs
+        refusal = self._spares.refusal(run.instance) if hangs else None
         return judge(
             run.instance,
             self._handler,

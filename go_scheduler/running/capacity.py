@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from go_scheduler.running.intake import GivenBack
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Sequence
     from uuid import UUID
 
     from go_scheduler.models import TaskInstance
@@ -128,11 +128,6 @@ class Spares:
         return len(self._held.apart()) >= self._most
 
     @property
-    def hanging(self) -> Collection[HeldRun]:
-        """The runs that are presumed hung."""
-        return self._held.hung()
-
-    @property
     def unreplaced(self) -> Sequence[HeldRun]:
         """Those of them that still keep a worker."""
         hung, apart = self._held.hung(), self._held.apart()
@@ -148,7 +143,7 @@ class Spares:
     def refusal(self, instance: TaskInstance) -> str | None:
         """Why an instance is left to other nodes, if it is."""
         # All together first: this is asked of every instance.
-        if self._held.hanging < self._enough:
+        if len(self._held.hung_runs) < self._enough:
             return None
         same = sum(_are_of_one(run, instance) for run in self._held.hung())
         if same < self._enough:

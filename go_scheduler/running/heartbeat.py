@@ -201,14 +201,16 @@ class Heartbeat:
         self._renewed: timedelta | None = None
         self._events = state.events.teller("running", bounded=True)
 
-    def watch(self, run: HeldRun) -> None:
-        """Look after a called run, before its time is over or its claim lapses."""
+    def watch(self, run: HeldRun, left: timedelta) -> None:
+        """Look after a called run, before its time is over or its claim lapses.
+
+        Args:
+            run: The run.
+            left: How long its claim still holds: it has waited for a worker.
+        """
         assert run.called is not None
-        assert run.called_at is not None
-        # Its claim was made before it waited for a worker: so much is left of it.
-        lapses = run.expires_at - run.called_at - self._clock.round_trip
-        soon = self._next - run.called
-        if lapses < soon or run.limit < soon:
+        soon, timeout = self._next - run.called, run.timeout
+        if left < soon or run.allowed < soon or (timeout and timeout < soon):
             self.look()
 
     def look(self) -> None:

@@ -24,6 +24,7 @@ class HeldRun:
         expires_at: Until when that holds, as far as this node knows.
         expire_after: How long it may take.
         allowed: The same, with what its handler has asked for.
+        timeout: How long its handler may run before it is told to end; None: no limit.
         timed_out: Whether its handler has been told to end, as its timeout has passed.
         lost: Whether the claim has passed to another run, or the instance has ended:
             of what becomes of this run only a success is recorded, if it is the first.
@@ -56,6 +57,7 @@ class HeldRun:
         "joined",
         "lost",
         "timed_out",
+        "timeout",
     )
 
     def __init__(
@@ -67,11 +69,12 @@ class HeldRun:
     ) -> None:
         assert instance.expires_at is not None
         self.instance = instance
-        self.claim = Claim.of(instance)
+        self.claim = Claim(instance_id=instance.id, attempt=instance.attempt)
         self._default = expire_after
         self.expire_after = instance.definition.expire_after or expire_after
         self.allowed = self.expire_after
         self._timeout = timeout
+        self.timeout = instance.definition.timeout or timeout
         self._handing_on = False
         self.timed_out = False
         self.expires_at: datetime = instance.expires_at
@@ -85,21 +88,6 @@ class HeldRun:
         self._undecided = True
         self._extended: Callable[[], None] | None = None
         self._complete: Callable[[HeldRun, object], bool] | None = None
-
-    @property
-    def timeout(self) -> timedelta | None:
-        """How long its handler may run before it is told to end; None: no limit."""
-        return self.instance.definition.timeout or self._timeout
-
-    @property
-    def limit(self) -> timedelta:
-        """How long after its call it has to be looked after."""
-        timeout, allowed = self._timeout_here, self.allowed
-        return allowed if timeout is None or timeout > allowed else timeout
-
-    @property
-    def _timeout_here(self) -> timedelta | None:
-        return None if self._handing_on else self.timeout
 
     @property
     def settled(self) -> bool:
@@ -122,6 +110,7 @@ class HeldRun:
         self.expires_at = instance.expires_at
         self.expire_after = instance.definition.expire_after or self._default
         self.allowed = self.expire_after
+        self.timeout = instance.definition.timeout or self._timeout
         return self
 
     def begin(
@@ -142,7 +131,8 @@ class HeldRun:
                 instance has ended, and not as *failed*.
         """
         self.called = elapsed
-        self.called_at = max(now, self.instance.due_at)
+        due_at = self.instance.due_at
+        self.called_at = now if now > due_at else due_at
         self._extended = extended
         self._complete = complete
 
@@ -159,8 +149,8 @@ class HeldRun:
 
     def until_timeout(self, elapsed: timedelta) -> timedelta | None:
         """How long until its timeout; None: none counts here, or it was told to end."""
-        timeout = self._timeout_here
-        if timeout is None or self.timed_out:
+        timeout = self.timeout
+        if timeout is None or self._handing_on or self.timed_out:
             return None
         assert self.called is not None
         return max(ZERO, self.called + timeout - elapsed)
@@ -209,6 +199,9 @@ class Held:
     enters its next stage before it leaves the last, so that it is never in none. Of
     what runs some may *hang*, and of these some be set *apart*: they keep no worker.
 
+    Attributes:
+        hung_runs: What hangs; ``hung()`` answers a copy, for whoever goes over it.
+
     Those that wait also stand in an agenda, of the start queue or of its timer.
     """
 
@@ -218,7 +211,7 @@ class Held:
         self._waiting: dict[HeldRun, object] = {}
         self._due: dict[HeldRun, object] = {}
         self._running: dict[HeldRun, object] = {}
-        self._hung: dict[HeldRun, None] = {}
+        self.hung_runs: dict[HeldRun, None] = {}
         self._apart: dict[HeldRun, None] = {}
 
     @property
@@ -252,14 +245,9 @@ class Held:
         """The runs whose handler has been called and has not come back."""
         return self._running.copy()
 
-    @property
-    def hanging(self) -> int:
-        """How many of them are presumed hung."""
-        return len(self._hung)
-
     def hung(self) -> Collection[HeldRun]:
         """Those of them that are presumed hung."""
-        return self._hung.copy()
+        return self.hung_runs.copy()
 
     def apart(self) -> Collection[HeldRun]:
         """Those that hang and keep no worker."""
@@ -304,7 +292,7 @@ class Held:
 
     def hang(self, run: HeldRun) -> None:
         """Say that a called run is presumed hung."""
-        self._mark(run, self._hung)
+        self._mark(run, self.hung_runs)
 
     def set_apart(self, run: HeldRun) -> bool:
         """Say that a called run keeps no worker any more; false: it has come back."""
@@ -321,7 +309,7 @@ class Held:
     def end(self, run: HeldRun) -> None:
         """Say that a called run has come back, or never will."""
         self._running.pop(run, None)
-        self._hung.pop(run, None)
+        self.hung_runs.pop(run, None)
         self._apart.pop(run, None)
 
     def _mark(self, run: HeldRun, marked: dict[HeldRun, None]) -> bool:

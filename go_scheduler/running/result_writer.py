@@ -31,7 +31,7 @@ from go_scheduler.events.instance_events import (
 )
 from go_scheduler.formatting import shown
 from go_scheduler.models import Outcome, Stage
-from go_scheduler.running import intake, outcomes
+from go_scheduler.running import outcomes
 from go_scheduler.running.calling.error_text import kept_text
 from go_scheduler.running.heartbeat import GRACE
 from go_scheduler.running.outcomes import (
@@ -112,15 +112,6 @@ class Entry:
         self.joined = run.joined
         # Whether it has been sent and the answer was lost.
         self.unsure = False
-
-    @property
-    def frees_slot(self) -> bool:
-        """Whether a slot may be free when this has been recorded."""
-        record, instance = self.record, self.run.instance
-        if isinstance(record, RunOutcome):
-            return record.has_slot and (record.outcome is not None or self.joined)
-        is_uncalled = isinstance(record, Release) and instance.started_at is not None
-        return is_uncalled and takes_slot(instance)
 
 
 # So many say enough, and each costs a way to the store while others wait.
@@ -332,19 +323,46 @@ _MOST_ASIDE = 1000
 Record = TypeVar("Record", RunOutcome, Release, Renewal)
 
 
-class Outbox:
-    """Writes at once after a pause, else what has gathered, every few milliseconds.
+def _each_instance_once(entries: Sequence[Entry]) -> Iterator[Sequence[Entry]]:
+    """Split what two runs of one instance have left, in its order."""
+    ids = {entry.run.claim.instance_id.int for entry in entries}
+    if len(ids) == len(entries):
+        yield entries
+        return
+    batch: dict[int, Entry] = {}
+    for entry in entries:
+        instance_id = entry.run.claim.instance_id.int
+        if instance_id in batch:
+            yield list(batch.values())
+            batch = {}
+        batch[instance_id] = entry
+    yield list(batch.values())
 
+
+_SECOND = timedelta(seconds=1)
+
+
+class ResultWriter:
+    """Asks what follows from each run that is over, and writes it, many at once.
+
+    It writes at once after a pause, else what has gathered, every few milliseconds.
     What the store does not take is kept and written again: all of it if the store is
     away; what is locked or fails alone is left aside and costs only itself.
 
     Args:
         state: What the node's parts share.
+
+    Attributes:
+        ticker: Lets it tick.
     """
 
     def __init__(self, state: NodeState) -> None:
         self._store = state.store
         self._clock = state.clock
+        self._held = state.held
+        self._defaults = state.defaults
+        self._max_hangs = state.settings.max_hangs
+        self._left_behind = False
         self._room_made = state.room_made
         self._slot_freed = state.slot_freed
         self._reports = Reports(state)
@@ -355,8 +373,23 @@ class Outbox:
         self._announced = False
         self._last: timedelta | None = None
         self._freed = Freed()
+        self._events = state.events.teller("running", bounded=True)
+        self._times_runs = state.events.instrument is not None or any(
+            map(state.events.wanted, (RunEnded, InstanceFinished))
+        )
+        self._given_back = GivenBackLately(state.clock.base)
+        self._begun: timedelta | None = None
+        self.ticker = Ticker(
+            "result writer",
+            self.tick,
+            interval=None,
+            clock=state.clock.base,
+            events=state.events,
+        )
 
-    def __len__(self) -> int:
+    @property
+    def unrecorded(self) -> int:
+        """How many ends the store has not taken yet."""
         return len(self._entries)
 
     @property
@@ -367,26 +400,24 @@ class Outbox:
         """
         return len(self._entries) - min(len(self._aside), _MOST_ASIDE)
 
-    def runs(self) -> Sequence[HeldRun]:
-        """Those of which the store has not taken what it should record."""
+    def unrecorded_runs(self) -> Sequence[HeldRun]:
+        """The runs that have ended and still need their claim."""
         return [entry.run for entry in self._entries.copy()]
+
+    def claims(self) -> Collection[Claim]:
+        """The claims of what the store has not taken yet, of what is given back too."""
+        return [run.claim for run in self.unrecorded_runs()]
 
     def written_since(self, elapsed: timedelta) -> int:
         """How many called runs were recorded since then; older ones are forgotten."""
         return self._freed.since(elapsed)
 
-    def put(self, entry: Entry) -> bool:
-        """Take this for one of the next ticks; true if it is the first for it."""
-        self._entries[entry] = None
-        self._pending.append(entry)
-        # In this order, and reset before the pending are taken: no entry waits
-        # unannounced.
-        is_first, self._announced = not self._announced, True
-        return is_first
-
     def tick(self) -> timedelta | None:
         """Write what has gathered, unless the last write was a moment ago."""
         elapsed = self._clock.elapsed()
+        if self._begun is None or elapsed >= self._begun + _SECOND:
+            self._begun = elapsed
+            self._events.begin()
         self._announced = False
         if self._last is None or elapsed >= self._last + _GAP:
             self._reports.begin()
@@ -395,6 +426,193 @@ class Outbox:
             self._write_all(self._aside.take_busy(elapsed, _WRITTEN_AT_ONCE))
             self._write_all(self._aside.take_failed(elapsed, _WRITTEN_AT_ONCE))
         return self._next(self._clock.elapsed())
+
+    def succeed(self, run: HeldRun) -> None:
+        """Record that a handler returned."""
+        if run.joined or run.instance.definition.trigger.waits:
+            ended = self._ended(run)
+            self._put(run, outcomes.returned(ended), took=ended.ran_for)
+        else:
+            assert run.called is not None
+            took = self._clock.elapsed() - run.called if self._times_runs else None
+            deletes = self._defaults.deletes_successes
+            self._keep(Entry(run, outcomes.success_of(run, deletes=deletes), took=took))
+
+    def hand_on(self, run: HeldRun, to: HandedOn) -> None:
+        """Record that a run goes on elsewhere, for how long it is kept, and by whom."""
+        lease, stage = to.expire_after or run.expire_after, None
+        left = run.until_timeout(self._clock.elapsed())
+        if to.start_timeout is not None:
+            # Its timeout counts from when it begins.
+            lease, stage = to.start_timeout, Stage.PUBLISHED
+        elif left is not None:
+            lease = min(lease, left + GRACE)
+        renewal = Renewal(
+            claim=run.claim,
+            lease=lease,
+            handed_on=True,
+            worker=to.worker,
+            stage=stage,
+        )
+        self._keep(Entry(run, renewal))
+
+    def complete_in(self, run: HeldRun, connection: object) -> bool:
+        """Record success within a transaction of the user's; false: it is not ours."""
+        store = transactional(self._store)
+        decision = outcomes.completed(self._ended(run))
+        self._report_trigger(run, decision)
+        return store.finish_instance_in(connection, decision.record)
+
+    def leave_behind(self) -> None:
+        """Give back what fails from now on: what it needs goes with the program."""
+        self._left_behind = True
+
+    def fail(self, run: HeldRun, failure: Failure) -> None:
+        """Record that a run did not succeed: cancelled, due again, or failed.
+
+        Or given back, as it has not begun anything.
+        """
+        delay = failure.given_back_for
+        if delay is not None and not (run.joined or run.cancel_requested):
+            self.release(run, failure.error, delay=delay, by_handler=True)
+        elif self._left_behind and not (run.joined or failure.is_chosen):
+            self.give_back_called(run, failure.error)
+        else:
+            ended = self._ended(run)
+            decision = outcomes.raised(ended, failure)
+            self._put_failure(run, ended, decision, failure.error)
+
+    def give_back_called(self, run: HeldRun, error: str) -> None:
+        """Count no run that was called and could not end, unless it was the last."""
+        ended = self._ended(run)
+        follows = outcomes.left_behind(ended, error)
+        if isinstance(follows, Release):
+            self._events.tell(RunLeftBehind(**of_instance(run.instance), error=error))
+            self._keep(Entry(run, follows))
+        else:
+            self._put_failure(run, ended, follows, error)
+
+    def give_up(self, run: HeldRun, error: str) -> None:
+        """Record that a run is presumed hung."""
+        ended = self._ended(run)
+        decision = outcomes.hung(ended, error, max_hangs=self._max_hangs)
+        self._put_failure(run, ended, decision, error)
+
+    def refuse(self, run: HeldRun, decision: Decision) -> None:
+        """Record what follows for an instance whose handler is not to be called."""
+        self._put(run, decision)
+        if decision.record.outcome in (Outcome.FAILED, None):
+            self._report_failed(run, decision)
+        elif decision.record.outcome is Outcome.SKIPPED:
+            instance = run.instance
+            self._events.tell(
+                InstanceDropped(
+                    **of_instance(instance),
+                    fire_time=instance.fire_time,
+                    execute_at=instance.execute_at,
+                    late=self._clock.now() - instance.execute_at,
+                    reason=decision.record.error or "",
+                )
+            )
+
+    def release(
+        self,
+        run: HeldRun,
+        reason: str,
+        *,
+        delay: timedelta = ZERO,
+        by_handler: bool = False,
+    ) -> None:
+        """Give back what was not run, for any node to claim after the delay."""
+        # The log says nothing of the others.
+        if by_handler or self._events.wanted(InstanceGivenBack):
+            of = run.instance.definition.id
+            self._events.tell(
+                InstanceGivenBack(
+                    **of_instance(run.instance),
+                    reason=reason,
+                    delay=delay,
+                    by_handler=by_handler,
+                    again=by_handler and self._given_back.again(of, reason),
+                )
+            )
+        given_back = Release(claim=run.claim, delay=delay, reason=kept_text(reason))
+        self._keep(Entry(run, given_back))
+
+    def give_back(self, run: HeldRun, reason: str) -> None:
+        """Give back a run, unless it has been called or given back already."""
+        if self._held.drop(run):
+            self.release(run, reason)
+
+    def withdraw(self, run: HeldRun, reason: str) -> None:
+        """Give back what an edit has ended, of which there may be nothing any more."""
+        self._keep(Entry(run, Release(claim=run.claim, reason=reason)))
+
+    def cancel(self, run: HeldRun) -> None:
+        """Record that an instance was cancelled before its handler was called."""
+        self._put(run, outcomes.cancelled(run.instance, now=self._clock.now()))
+
+    def release_lapsing(self, run: HeldRun) -> None:
+        """Give back what was not called because its claim is about to lapse."""
+        self._events.tell(InstanceLapsed(**of_instance(run.instance)))
+        self.release(run, "too little is left of its claim")
+
+    def _ended(self, run: HeldRun) -> EndedRun:
+        """What is known of a run that is over now."""
+        assert run.called is not None
+        assert run.called_at is not None
+        elapsed = self._clock.elapsed()
+        return EndedRun(
+            claim=run.claim,
+            instance=run.instance,
+            started_at=run.called_at,
+            ran_for=elapsed - run.called,
+            expire_after=run.expire_after,
+            retry=self._defaults.retry_of(run.instance),
+            now=self._clock.at(elapsed),
+            cancel_requested=run.cancel_requested,
+            joined=run.joined,
+            deletes=self._defaults.deletes_successes,
+        )
+
+    def _put_failure(
+        self, run: HeldRun, ended: EndedRun, decision: Decision, error: str
+    ) -> None:
+        self._put(run, decision, raised=error, took=ended.ran_for)
+        # Whether one that has joined has failed only the store knows.
+        if not run.joined and not run.cancel_requested:
+            self._report_failed(run, decision)
+
+    def _put(
+        self,
+        run: HeldRun,
+        decision: Decision,
+        *,
+        raised: str | None = None,
+        took: timedelta | None = None,
+    ) -> None:
+        self._report_trigger(run, decision)
+        self._keep(Entry(run, decision.record, raised=raised, took=took))
+
+    def _keep(self, entry: Entry) -> None:
+        """Have this written by one of the next ticks."""
+        self._entries[entry] = None
+        self._pending.append(entry)
+        # In this order, and reset before the pending are taken: no entry waits
+        # unannounced.
+        is_first, self._announced = not self._announced, True
+        if is_first:
+            self.ticker.wake()
+
+    def _report_trigger(self, run: HeldRun, decision: Decision) -> None:
+        """Tell that a trigger failed when it was asked for the next fire time."""
+        if decision.trigger_error is not None:
+            definition = run.instance.definition
+            self._events.tell(trigger_event(definition, decision.trigger_error))
+
+    def _report_failed(self, run: HeldRun, decision: Decision) -> None:
+        """Tell why a run failed, and what becomes of its instance."""
+        self._events.tell(failure_event(run.instance, decision))
 
     def _next(self, elapsed: timedelta) -> timedelta | None:
         gap = ZERO if self._last is None else max(ZERO, self._last + _GAP - elapsed)
@@ -472,10 +690,10 @@ class Outbox:
         self._reports.failed(entry, error, retry_in=delay)
 
     def _take_out(self, entry: Entry, *, recorded: bool) -> None:
-        if entry.frees_slot:
-            self._slot_freed()
-        record = entry.record
+        record, run = entry.record, entry.run
         if isinstance(record, RunOutcome):
+            if record.has_slot and (record.outcome is not None or entry.joined):
+                self._slot_freed()
             # A run that was given back, or hangs, has freed no worker.
             self._freed.count += record.started_at is not None and not record.hung
             if recorded:
@@ -487,275 +705,8 @@ class Outbox:
             # It may have been ended already by whoever has it now.
             if recorded:
                 self._reports.handed_on(entry)
+        elif run.instance.started_at is not None and takes_slot(run.instance):
+            self._slot_freed()
         self._aside.forget(entry)
         # Last: until then the claim is renewed, and a stop waits.
         del self._entries[entry]
-
-
-def _each_instance_once(entries: Sequence[Entry]) -> Iterator[Sequence[Entry]]:
-    """Split what two runs of one instance have left, in its order."""
-    ids = {entry.run.claim.instance_id.int for entry in entries}
-    if len(ids) == len(entries):
-        yield entries
-        return
-    batch: dict[int, Entry] = {}
-    for entry in entries:
-        instance_id = entry.run.claim.instance_id.int
-        if instance_id in batch:
-            yield list(batch.values())
-            batch = {}
-        batch[instance_id] = entry
-    yield list(batch.values())
-
-
-_SECOND = timedelta(seconds=1)
-
-
-class ResultWriter:
-    """Asks what follows from each run that is over, and writes it, many at once.
-
-    Args:
-        state: What the node's parts share.
-
-    Attributes:
-        ticker: Lets it tick.
-    """
-
-    def __init__(self, state: NodeState) -> None:
-        self._store = state.store
-        self._clock = state.clock
-        self._held = state.held
-        self._defaults = state.defaults
-        self._max_hangs = state.settings.max_hangs
-        self._left_behind = False
-        self._outbox = Outbox(state)
-        self._events = state.events.teller("running", bounded=True)
-        self._times_runs = state.events.instrument is not None or any(
-            map(state.events.wanted, (RunEnded, InstanceFinished))
-        )
-        self._given_back = GivenBackLately(state.clock.base)
-        self._begun: timedelta | None = None
-        self.ticker = Ticker(
-            "result writer",
-            self.tick,
-            interval=None,
-            clock=state.clock.base,
-            events=state.events,
-        )
-
-    @property
-    def unrecorded(self) -> int:
-        """How many ends the store has not taken yet."""
-        return len(self._outbox)
-
-    @property
-    def backlog(self) -> int:
-        """How many of them keep the node from claiming more."""
-        return self._outbox.backlog
-
-    def unrecorded_runs(self) -> Sequence[HeldRun]:
-        """The runs that have ended and still need their claim."""
-        return self._outbox.runs()
-
-    def claims(self) -> Collection[Claim]:
-        """The claims of what the store has not taken yet, of what is given back too."""
-        return [run.claim for run in self._outbox.runs()]
-
-    def written_since(self, elapsed: timedelta) -> int:
-        """How many called runs were recorded since then; older ones are forgotten."""
-        return self._outbox.written_since(elapsed)
-
-    def tick(self) -> timedelta | None:
-        """Write what has gathered, unless the last write was a moment ago."""
-        elapsed = self._clock.elapsed()
-        if self._begun is None or elapsed >= self._begun + _SECOND:
-            self._begun = elapsed
-            self._events.begin()
-        return self._outbox.tick()
-
-    def succeed(self, run: HeldRun) -> None:
-        """Record that a handler returned."""
-        if run.joined or run.instance.definition.trigger.waits:
-            ended = self._ended(run)
-            self._put(run, outcomes.returned(ended), took=ended.ran_for)
-        else:
-            assert run.called is not None
-            took = self._clock.elapsed() - run.called if self._times_runs else None
-            deletes = self._defaults.deletes_successes
-            self._write(
-                Entry(run, outcomes.success_of(run, deletes=deletes), took=took)
-            )
-
-    def hand_on(self, run: HeldRun, to: HandedOn) -> None:
-        """Record that a run goes on elsewhere, for how long it is kept, and by whom."""
-        lease, stage = to.expire_after or run.expire_after, None
-        left = run.until_timeout(self._clock.elapsed())
-        if to.start_timeout is not None:
-            # Its timeout counts from when it begins.
-            lease, stage = to.start_timeout, Stage.PUBLISHED
-        elif left is not None:
-            lease = min(lease, left + GRACE)
-        renewal = Renewal(
-            claim=run.claim,
-            lease=lease,
-            handed_on=True,
-            worker=to.worker,
-            stage=stage,
-        )
-        self._write(Entry(run, renewal))
-
-    def complete_in(self, run: HeldRun, connection: object) -> bool:
-        """Record success within a transaction of the user's; false: it is not ours."""
-        store = transactional(self._store)
-        decision = outcomes.completed(self._ended(run))
-        self._report_trigger(run, decision)
-        return store.finish_instance_in(connection, decision.record)
-
-    def leave_behind(self) -> None:
-        """Give back what fails from now on: what it needs goes with the program."""
-        self._left_behind = True
-
-    def fail(self, run: HeldRun, failure: Failure) -> None:
-        """Record that a run did not succeed: cancelled, due again, or failed.
-
-        Or given back, as it has not begun anything.
-        """
-        delay = failure.given_back_for
-        if delay is not None and not (run.joined or run.cancel_requested):
-            self.release(run, failure.error, delay=delay, by_handler=True)
-        elif self._left_behind and not (run.joined or failure.is_chosen):
-            self.give_back_called(run, failure.error)
-        else:
-            ended = self._ended(run)
-            decision = outcomes.raised(ended, failure)
-            self._put_failure(run, ended, decision, failure.error)
-
-    def give_back_called(self, run: HeldRun, error: str) -> None:
-        """Count no run that was called and could not end, unless it was the last."""
-        ended = self._ended(run)
-        follows = outcomes.left_behind(ended, error)
-        if isinstance(follows, Release):
-            self._events.tell(RunLeftBehind(**of_instance(run.instance), error=error))
-            self._write(Entry(run, follows))
-        else:
-            self._put_failure(run, ended, follows, error)
-
-    def give_up(self, run: HeldRun, error: str) -> None:
-        """Record that a run is presumed hung."""
-        ended = self._ended(run)
-        decision = outcomes.hung(ended, error, max_hangs=self._max_hangs)
-        self._put_failure(run, ended, decision, error)
-
-    def refuse(self, run: HeldRun, decision: Decision) -> None:
-        """Record what follows for an instance whose handler is not to be called."""
-        self._put(run, decision)
-        if decision.record.outcome in (Outcome.FAILED, None):
-            self._report_failed(run, decision)
-        elif decision.record.outcome is Outcome.SKIPPED:
-            instance = run.instance
-            self._events.tell(
-                InstanceDropped(
-                    **of_instance(instance),
-                    fire_time=instance.fire_time,
-                    execute_at=instance.execute_at,
-                    late=self._clock.now() - instance.execute_at,
-                    reason=decision.record.error or "",
-                )
-            )
-
-    def dropped(self, run: HeldRun, now: datetime) -> str | None:
-        """Why a run is not to be called any more, as it comes too late, if so."""
-        return intake.dropped(run.instance, self._defaults, now=now)
-
-    def release(
-        self,
-        run: HeldRun,
-        reason: str,
-        *,
-        delay: timedelta = ZERO,
-        by_handler: bool = False,
-    ) -> None:
-        """Give back what was not run, for any node to claim after the delay."""
-        # The log says nothing of the others.
-        if by_handler or self._events.wanted(InstanceGivenBack):
-            of = run.instance.definition.id
-            self._events.tell(
-                InstanceGivenBack(
-                    **of_instance(run.instance),
-                    reason=reason,
-                    delay=delay,
-                    by_handler=by_handler,
-                    again=by_handler and self._given_back.again(of, reason),
-                )
-            )
-        given_back = Release(claim=run.claim, delay=delay, reason=kept_text(reason))
-        self._write(Entry(run, given_back))
-
-    def give_back(self, run: HeldRun, reason: str) -> None:
-        """Give back a run, unless it has been called or given back already."""
-        if self._held.drop(run):
-            self.release(run, reason)
-
-    def withdraw(self, run: HeldRun, reason: str) -> None:
-        """Give back what an edit has ended, of which there may be nothing any more."""
-        self._write(Entry(run, Release(claim=run.claim, reason=reason)))
-
-    def cancel(self, run: HeldRun) -> None:
-        """Record that an instance was cancelled before its handler was called."""
-        self._put(run, outcomes.cancelled(run.instance, now=self._clock.now()))
-
-    def release_lapsing(self, run: HeldRun) -> None:
-        """Give back what was not called because its claim is about to lapse."""
-        self._events.tell(InstanceLapsed(**of_instance(run.instance)))
-        self.release(run, "too little is left of its claim")
-
-    def _ended(self, run: HeldRun) -> EndedRun:
-        """What is known of a run that is over now."""
-        assert run.called is not None
-        assert run.called_at is not None
-        elapsed = self._clock.elapsed()
-        return EndedRun(
-            claim=run.claim,
-            instance=run.instance,
-            started_at=run.called_at,
-            ran_for=elapsed - run.called,
-            expire_after=run.expire_after,
-            retry=self._defaults.retry_of(run.instance),
-            now=self._clock.at(elapsed),
-            cancel_requested=run.cancel_requested,
-            joined=run.joined,
-            deletes=self._defaults.deletes_successes,
-        )
-
-    def _put_failure(
-        self, run: HeldRun, ended: EndedRun, decision: Decision, error: str
-    ) -> None:
-        self._put(run, decision, raised=error, took=ended.ran_for)
-        # Whether one that has joined has failed only the store knows.
-        if not run.joined and not run.cancel_requested:
-            self._report_failed(run, decision)
-
-    def _put(
-        self,
-        run: HeldRun,
-        decision: Decision,
-        *,
-        raised: str | None = None,
-        took: timedelta | None = None,
-    ) -> None:
-        self._report_trigger(run, decision)
-        self._write(Entry(run, decision.record, raised=raised, took=took))
-
-    def _write(self, entry: Entry) -> None:
-        if self._outbox.put(entry):
-            self.ticker.wake()
-
-    def _report_trigger(self, run: HeldRun, decision: Decision) -> None:
-        """Tell that a trigger failed when it was asked for the next fire time."""
-        if decision.trigger_error is not None:
-            definition = run.instance.definition
-            self._events.tell(trigger_event(definition, decision.trigger_error))
-
-    def _report_failed(self, run: HeldRun, decision: Decision) -> None:
-        """Tell why a run failed, and what becomes of its instance."""
-        self._events.tell(failure_event(run.instance, decision))

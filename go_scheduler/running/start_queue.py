@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 class Agenda:
     """A heap of runs that several threads add to; the one that is due first is first.
 
-    The start queue and its timer have one each: a run stands in the one until its start is
-    recorded, and then in the other until it is due.
+    The start queue and its timer have one each: a run stands in the one until its start
+    is recorded, and then in the other until it is due.
     """
 
     def __init__(self) -> None:

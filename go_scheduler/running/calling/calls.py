@@ -21,10 +21,11 @@ from go_scheduler.handlers.registry import (
 from go_scheduler.run import HandedOn, enter_run, leave_run
 from go_scheduler.running.calling.child import described_there
 from go_scheduler.running.calling.process_executor import check_sendable
+from go_scheduler.running.intake import dropped
 from go_scheduler.running.outcomes import Failure, failure_of, not_run
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Sequence
+    from collections.abc import Awaitable, Callable
     from concurrent.futures import ProcessPoolExecutor
 
     from go_scheduler.handlers.registry import Handler
@@ -62,6 +63,7 @@ class Calls:
         self._clock = state.clock
         self._held = state.held
         self._spares = state.spares
+        self._defaults = state.defaults
         self._writer = writer
         self._heartbeat = heartbeat
         self._events = state.events.teller("running")
@@ -74,10 +76,6 @@ class Calls:
         self._margin = min(_MARGIN, heartbeat.lease / 4)
         self._tells_started = self._events.wanted(InstanceStarted)
         self.is_async = async_test(handler)
-
-    def await_worker(self, runs: Iterable[HeldRun]) -> Sequence[HeldRun]:
-        """Note that the time of runs has come; answer those not given back already."""
-        return self._held.fall_due(runs, self._clock.elapsed())
 
     def call(
         self, run: HeldRun, await_result: Callable[[object, HeldRun], object]
@@ -180,19 +178,20 @@ class Calls:
             if self._held.drop(run):
                 self._writer.release_lapsing(run)
             return False
-        reason = self._writer.dropped(run, now)
-        if reason is not None:
+        catch_up = run.instance.definition.catch_up or self._defaults.catch_up
+        if catch_up.drop_after is not None and (
+            reason := dropped(run.instance, self._defaults, now=now)
+        ):
             if self._held.drop(run):
                 self._writer.refuse(run, not_run(run.instance, reason))
             return False
-        refusal = self._spares.refusal(run.instance)
-        if refusal is not None:
+        if self._held.hung_runs and (refusal := self._spares.refusal(run.instance)):
             self._writer.give_back(run, refusal)
             return False
         if not self._held.call(run):
             return False
         run.begin(elapsed, now, self._look, complete=self._complete_in)
-        self._heartbeat.watch(run)
+        self._heartbeat.watch(run, left)
         instance = run.instance
         assert run.called_at is not None
         late = run.called_at - instance.due_at

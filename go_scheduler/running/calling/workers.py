@@ -242,6 +242,7 @@ class Workers:
         max_workers = state.settings.max_workers
         self._calls = calls
         self._clock = state.clock
+        self._held = state.held
         self._spares = state.spares
         self._writer = writer
         self._application = handling.application
@@ -285,7 +286,7 @@ class Workers:
             or len(left) >= self.size
             or any(self._is_blocked_by(run) for run in left)
         ):
-            hanging = len(self._spares.hanging)
+            hanging = len(self._held.hung_runs)
             return f"{hanging} handlers hang, and no worker may take their place"
         if self._application is not None and self._application.trouble is not None:
             return self._application.trouble
@@ -307,9 +308,16 @@ class Workers:
     def submit(self, runs: Iterable[HeldRun]) -> None:
         """Call the handler for runs that are due, each as soon as a worker is free."""
         failure: Exception | None = None
-        for run in self._calls.await_worker(runs):
+        for run in self._held.fall_due(runs, self._clock.elapsed()):
             try:
-                self._hand_over(run)
+                if self._feed is not None:
+                    self._feed.submit(run)
+                elif self._calls.is_async(run.instance):
+                    # Here, where it costs only this run if there can be none.
+                    self._event_loop()
+                    self._tasks.enter(run)
+                else:
+                    self._threads.submit(run)
             # No thread can be started, or the executor has been shut down.
             except Exception as error:
                 failure = error
@@ -356,16 +364,6 @@ class Workers:
                 self._own_loop.stop()
         if self._feed is not None:
             self._feed.stop()
-
-    def _hand_over(self, run: HeldRun) -> None:
-        if self._feed is not None:
-            self._feed.submit(run)
-        elif self._calls.is_async(run.instance):
-            # Here, where it costs only this run if there can be none.
-            self._event_loop()
-            self._tasks.enter(run)
-        else:
-            self._threads.submit(run)
 
     def _begin_task(self, run: HeldRun) -> None:
         perform = partial(self._perform_async, places=self._tasks)
