@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import lru_cache
 from typing import Literal
 
 from go_scheduler.argument_hints import write_instead
@@ -63,7 +64,7 @@ class CatchUp:
     @property
     def dropping_alone(self) -> CatchUp:
         """The part that applies to what was late already when it was scheduled."""
-        return CatchUp(mode="all", drop_after=self.drop_after)
+        return _dropping(self.drop_after)
 
     def drops(self, late: timedelta) -> bool:
         """Whether what is so late never runs."""
@@ -110,3 +111,9 @@ class CatchUp:
 
 
 _MODES = ("latest", "all", "none")
+
+
+# Each one-off that is late when it is scheduled asks for it.
+@lru_cache(maxsize=100)
+def _dropping(drop_after: timedelta | None) -> CatchUp:
+    return CatchUp(mode="all", drop_after=drop_after)

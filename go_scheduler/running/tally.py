@@ -117,7 +117,9 @@ class Tally:
         with self._lock:
             for firing in firings:
                 key = firing.definition.queue, firing.definition.name
-                counts = self._slot.setdefault(key, _Counts())
+                counts = self._slot.get(key)
+                if counts is None:
+                    counts = self._slot[key] = _Counts()
                 counts.fired += len(firing.fire_times)
 
     def totals(self) -> Sequence[Counts]:

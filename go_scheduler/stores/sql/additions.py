@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
-from uuid import uuid4
 
 from go_scheduler.errors import TaskDefinitionNotFoundError
+from go_scheduler.models.values import new_ids
 from go_scheduler.stores.base import ByHandStore
 from go_scheduler.stores.rules import check_is_as_read, overlap_of_backfilled, slot_of
 from go_scheduler.stores.sql.database import Overtaken
@@ -237,7 +237,7 @@ class SQLByHand(ByHandStore):
             "trace_context": definition.trace_context,
             "hint_within": self._dialect.hint_within(connection, late=False),
         }
-        ids = [uuid4() for _ in fire_times]
+        ids = new_ids(len(fire_times))
         # One order for all nodes, so that none waits for another in a circle.
         batch = [
             (id, self._dialect.shard_of(id), at)

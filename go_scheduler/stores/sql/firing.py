@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import timedelta
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
-from uuid import uuid4
 
 from go_scheduler.clock import ZERO
+from go_scheduler.models.values import new_ids
 from go_scheduler.stores.base import DefinitionStore
 from go_scheduler.stores.messages import Fired
 from go_scheduler.stores.rules import fired
@@ -24,6 +24,7 @@ from go_scheduler.stores.sql.statement import Statement, Write, of_shard
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from uuid import UUID
 
     from go_scheduler.models import TaskDefinition, TaskInstance
     from go_scheduler.stores.messages import Claimant, Firing
@@ -249,7 +250,11 @@ class SQLFiring(DefinitionStore):
             )
             for each in firings
         ]
-        made = [row for each in firings for row in self._made_by(each)]
+        count = sum(
+            len(each.fire_times) + (each.skipped is not None) for each in firings
+        )
+        ids = iter(new_ids(count))
+        made = [row for each in firings for row in self._made_by(each, ids)]
         rows, busy = self._statements.write(
             Lane.BY_TIME,
             write,
@@ -270,18 +275,20 @@ class SQLFiring(DefinitionStore):
         ]
         return Fired(done=done, busy=busy, started=started)
 
-    def _made_by(self, firing: Firing) -> Iterator[tuple[object, ...]]:
+    def _made_by(
+        self, firing: Firing, ids: Iterator[UUID]
+    ) -> Iterator[tuple[object, ...]]:
         """The rows of the instances that a firing makes."""
         of, skipped = firing.definition.id, firing.skipped
         if skipped is not None:
-            id = uuid4()
+            id = next(ids)
             shard = self._dialect.shard_of(id)
             yield (
                 *(id, of, shard, skipped.first, ZERO),
                 *(skipped.last, skipped.count, skipped.reason),
             )
         for fire_time, execute_at in firing.instances():
-            id = uuid4()
+            id = next(ids)
             shard = self._dialect.shard_of(id)
             later = execute_at - fire_time
             yield id, of, shard, fire_time, later, None, None, None

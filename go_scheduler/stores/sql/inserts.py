@@ -6,7 +6,6 @@ left to ``puts``, which reads it first.
 
 from __future__ import annotations
 
-import os
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from contextvars import copy_context
@@ -17,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID, uuid4
 
 from go_scheduler.errors import TaskDefinitionNotFoundError
-from go_scheduler.models.values import changed
+from go_scheduler.models.values import changed, new_ids
 from go_scheduler.stores.base import ByHandStore
 from go_scheduler.stores.messages import Put
 from go_scheduler.stores.rules import (
@@ -257,7 +256,7 @@ class _Batch:
 
     def __init__(self, new: Sequence[TaskDefinition], dialect: Dialect) -> None:
         self._new = new
-        self.keys = _new_keys(len(new))
+        self.keys = new_ids(len(new))
         self._contents = [write_contents(each) for each in new]
         self.given = {"given": len(new)}
         self.batches: Mapping[str, Batch] = {
@@ -293,15 +292,6 @@ def _read_soon(inserted: Iterable[Inserted], now: datetime) -> Iterable[Inserted
         fires_at = each.definition.next_fire_time
         if fires_at is None or fires_at <= soon:
             yield each
-
-
-def _new_keys(count: int) -> Sequence[UUID]:
-    """As ``uuid4`` makes each, but the system is asked for all at once."""
-    chance = os.urandom(16 * count)
-    return [
-        UUID(bytes=chance[first : first + 16], version=4)
-        for first in range(0, len(chance), 16)
-    ]
 
 
 def _row(new: TaskDefinition, key: UUID, shard: int) -> tuple[object, ...]:

@@ -9,6 +9,7 @@ from uuid import UUID, uuid4
 from sqlalchemy import func, insert, or_, select, update
 
 from go_scheduler.models import Outcome
+from go_scheduler.models.values import new_ids
 from go_scheduler.stores.rules import (
     EDITED,
     Declared,
@@ -148,7 +149,7 @@ class SQLPuts(SQLEdits):
 
         It is one statement for what it returns; otherwise it would be one for each.
         """
-        keys = [uuid4() for _ in made]
+        keys = new_ids(len(made))
         rows = [
             {
                 **write_definition(each),
