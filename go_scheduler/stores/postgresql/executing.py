@@ -220,7 +220,7 @@ class ServerStatements(Statements):
             # It is written out: CockroachDB pushes no unknown one down to a scan.
             sql = sql.replace("%(limit)s", str(int(limit)))
         with _races_of(statement):
-            found = connection.exec_driver_sql(sql, parameters).all()
+            found = self._database.execute(connection, sql, parameters)
         rows = made.columns.read(found)
         if by_itself:
             for row in rows:

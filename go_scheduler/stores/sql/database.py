@@ -212,7 +212,12 @@ class Database:
     ) -> Sequence[Any]:
         """Execute a statement as the driver takes it, and fetch what it returns."""
         found = connection.exec_driver_sql(sql, parameters)
-        return found.all() if found.returns_rows else []
+        if found.cursor is None:
+            return []
+        # As the driver has them: rows of SQLAlchemy's would cost as much as these.
+        rows: Sequence[Any] = found.cursor.fetchall()
+        found.close()
+        return rows
 
     def connect(self, lanes: Iterable[Lane]) -> None:
         """Open all the connections that these lanes may have.

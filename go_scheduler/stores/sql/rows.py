@@ -482,7 +482,8 @@ def read_definition(
 
 
 def _check_readable(row: DefinitionRow | Row[Any]) -> None:
-    check_type("revision", row.revision, int)
+    if row.revision.__class__ is not int:
+        check_type("revision", row.revision, int)
     if Unreadable in map(type, row):
         bad = [each for each in DEFINITION_COLUMNS if getattr(row, each) is UNREADABLE]
         raise StoreError(f"{', '.join(bad)}: {UNREADABLE}")
