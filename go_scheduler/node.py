@@ -322,7 +322,7 @@ class Node:
         if self._resting_since is None:
             self._resting_since = self._clock.elapsed()
             self._execution.write_last_stats()
-        self._execution.direct_start.close()
+        self._execution.arrivals.close()
         for ticker in self._tickers():
             ticker.stop()
         waited = self._clock.elapsed() - self._resting_since
@@ -334,7 +334,7 @@ class Node:
         for ticker in [*self._tickers(), self._stopper]:
             ticker.stop()
         self._execution.workers.stop()
-        self._execution.direct_start.close()
+        self._execution.arrivals.close()
         # Set last: whoever waits for it may then close the store.
         self._report_stopped(clean=clean)
 

@@ -53,6 +53,7 @@ class Capacity:
         self._window = state.settings.runner_window
         self._max_held = state.settings.max_held
         self._held = state.held
+        self._in_flight = state.in_flight
         self._writer = writer
         self._workers = workers
 
@@ -88,8 +89,9 @@ class Capacity:
             return Allowance(0, ahead=True)
         since = self._clock.elapsed() - self._window
         recently = self._writer.written_since(since)
-        due = self._free(recently)
-        ahead = self._most_held - self._held.waiting
+        coming = self._in_flight.count
+        due = self._free(recently) - coming
+        ahead = self._most_held - self._held.waiting - coming
         if ahead <= 0:
             return Allowance(min(due, _BATCH), ahead=False)
         if due > 0 and all_due_taken:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from go_scheduler.clock import ZERO
 from go_scheduler.running.start_queue import LONGEST_BACKOFF
+from go_scheduler.stores.messages import ReadLater
 from go_scheduler.ticking.ticker import Repeats, Ticker
 
 if TYPE_CHECKING:
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 
     from go_scheduler.models import TaskInstance
     from go_scheduler.running.admission import Admission
+    from go_scheduler.running.arrivals import Arrivals
     from go_scheduler.running.capacity import Allowance, Capacity
     from go_scheduler.running.recovery import Takeover, Unanswered
     from go_scheduler.running.start_queue import StartQueue
@@ -30,6 +32,7 @@ class Claimer:
         capacity: Says how much may be claimed.
         admission: Keeps out what is not to be called here.
         start_queue: Takes what is admitted.
+        arrivals: Let in many, while the next claim is sent.
         takeover: Says which lapsed claims may be taken over.
         unanswered: Looks after what a claim has taken whose answer was lost.
 
@@ -45,6 +48,7 @@ class Claimer:
         capacity: Capacity,
         admission: Admission,
         start_queue: StartQueue,
+        arrivals: Arrivals,
         takeover: Takeover,
         unanswered: Unanswered,
     ) -> None:
@@ -55,6 +59,7 @@ class Claimer:
         self._capacity = capacity
         self._admission = admission
         self._start_queue = start_queue
+        self._arrivals = arrivals
         self._takeover = takeover
         self._unanswered = unanswered
         self._pause = self._pace.window / 2
@@ -144,11 +149,15 @@ class Claimer:
             self._rest()
             return
         self.hungry = self._full = full = len(instances) == room.limit
-        self._all_due_taken = full and self._is_to_come(instances[-1])
+        self._all_due_taken = full and self._knows_to_come(instances)
         # By the room there was: what has started since has left some for what is new.
         if not room.ahead:
             pause /= 10
         self._claim_at = self._clock.elapsed() + (ZERO if full else pause)
+
+    def _knows_to_come(self, instances: Sequence[TaskInstance]) -> bool:
+        """Whether the last is to come; not of many that are yet to be read."""
+        return not isinstance(instances, ReadLater) and self._is_to_come(instances[-1])
 
     def _is_to_come(self, instance: TaskInstance) -> bool:
         # One that has to have a slot is not started by its claim, due or not.
@@ -200,7 +209,11 @@ class Claimer:
             limit=room.limit,
             lapsed=lapsed,
         )
-        self._start_queue.add(self._admission.admit(instances, watch))
+        # Two are in flight at most: this one, and the next that is sent meanwhile.
+        if isinstance(instances, ReadLater) and not self._state.in_flight.count:
+            self._arrivals.add(instances, watch)
+        else:
+            self._start_queue.add(self._admission.admit(instances, watch))
         return instances
 
     def _send(

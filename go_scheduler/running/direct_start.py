@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections import deque
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from go_scheduler.errors import StoreError, StoreUnavailableError
+from go_scheduler.errors import StoreUnavailableError
 from go_scheduler.stores.base import is_run_by
-from go_scheduler.stores.messages import Claim, Release
 from go_scheduler.stores.rules import uses_slot
-from go_scheduler.ticking.ticker import Ticker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -20,12 +16,11 @@ if TYPE_CHECKING:
     from go_scheduler.models import TaskDefinition, TaskInstance
     from go_scheduler.running.admission import Admission
     from go_scheduler.running.announcing import Announcing
+    from go_scheduler.running.arrivals import Arrivals
     from go_scheduler.running.claimer import Claimer
-    from go_scheduler.running.held import HeldRun
     from go_scheduler.running.recovery import Unanswered
     from go_scheduler.running.start_queue import StartQueue
     from go_scheduler.running.state import NodeState
-    from go_scheduler.running.withdrawing import Watch
     from go_scheduler.stores.messages import Addition, Claimant, Fired, Firing
 
 
@@ -41,10 +36,8 @@ class DirectStart:
         claimer: Says how many workers are free for it.
         admission: Keeps out what is not to be called here.
         start_queue: Takes what is admitted.
+        arrivals: Take what is started on a thread that is not the node's.
         unanswered: Looks after what is not answered.
-
-    Attributes:
-        ticker: Lets it tick.
     """
 
     def __init__(
@@ -55,6 +48,7 @@ class DirectStart:
         claimer: Claimer,
         admission: Admission,
         start_queue: StartQueue,
+        arrivals: Arrivals,
         unanswered: Unanswered,
     ) -> None:
         self._store = state.store
@@ -64,53 +58,18 @@ class DirectStart:
         self._claimer = claimer
         self._admission = admission
         self._start_queue = start_queue
+        self._arrivals = arrivals
         self._unanswered = unanswered
-        # What the store has started and the node does not hold yet.
-        self._inbox: deque[tuple[TaskInstance, Watch]] = deque()
-        self._stopped = self._closed = False
-        self.ticker = Ticker(
-            "direct start",
-            self.tick,
-            interval=None,
-            clock=state.clock.base,
-            events=state.events,
-        )
+        self._stopped = False
 
     @property
     def free(self) -> int:
         """How many more would run at once."""
         return self._claimer.free - self._in_flight.count
 
-    def tick(self) -> None:
-        """Let in what has been started, on a thread of the node's own.
-
-        Whoever creates it may be within a request, whose context is not the handler's.
-        """
-        started = list(self._inbox)
-        try:
-            if started:
-                self._start_queue.add(self._admit(started))
-        except BaseException:
-            self._unanswered.note()
-            raise
-        finally:
-            self._forget(len(started))
-
     def stop(self) -> None:
         """Begin none any more; what is under way is not waited for."""
         self._stopped = True
-
-    def let_in(self) -> None:
-        """Hold what has come too late to be run, as the node is about to give back."""
-        if self.ticker.ended:
-            started = list(self._inbox)
-            self._admit(started)
-            self._forget(len(started))
-
-    def close(self) -> None:
-        """Leave it to what is under way yet to give back what it has started."""
-        self._closed = True
-        self._give_back()
 
     def put(
         self,
@@ -141,7 +100,7 @@ class DirectStart:
                 [put] = answer.definitions
                 created(put, bool(answer.started))
                 if answer.started:
-                    self._pass_on(answer.started, watch)
+                    self._arrivals.add(answer.started, watch)
         except StoreUnavailableError:
             # Puts by themselves are tried again, and say what there is to say.
             return None
@@ -211,44 +170,13 @@ class DirectStart:
                     for each in added
                     if each.id in ids and each.claimed_by == claimant.node
                 ]
-                self._pass_on(mine, watch)
+                if mine:
+                    self._arrivals.add(mine, watch)
         finally:
             self._in_flight.end(len(additions))
         if len(mine) < len(additions):
             self._claimer.look()
         return added
-
-    def _pass_on(self, started: Sequence[TaskInstance], watch: Watch) -> None:
-        self._in_flight.add(len(started))
-        self._inbox.extend([(each, watch) for each in started])
-        self.ticker.wake()
-        if self._closed:
-            self._give_back()
-
-    def _admit(
-        self, started: Sequence[tuple[TaskInstance, Watch]]
-    ) -> Sequence[HeldRun]:
-        watches = {watch: None for _, watch in started}
-        return self._admission.admit([each for each, _ in started], *watches)
-
-    def _give_back(self) -> None:
-        """Give back what nobody else does any more, in whatever thread has found it."""
-        left = []
-        while self._inbox:
-            # Another thread may be at it.
-            with suppress(IndexError):
-                left.append(self._inbox.popleft()[0])
-        self._in_flight.end(len(left))
-        if left:
-            # Else the claims lapse.
-            with suppress(StoreError):
-                claims = [Claim.of(each) for each in left]
-                self._store.release_instances([Release(claim=each) for each in claims])
-
-    def _forget(self, count: int) -> None:
-        for _ in range(count):
-            self._inbox.popleft()
-        self._in_flight.end(count)
 
     def _begin(self, count: int) -> bool:
         """Begin if so many can run at once; false: it is not to be."""

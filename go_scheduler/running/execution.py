@@ -11,6 +11,7 @@ from go_scheduler.handlers.registry import HandlerRegistry
 from go_scheduler.health import Lateness, RecentLateness
 from go_scheduler.running.admission import Admission
 from go_scheduler.running.announcing import Announcing
+from go_scheduler.running.arrivals import Arrivals
 from go_scheduler.running.calling.workers import Workers
 from go_scheduler.running.capacity import Capacity
 from go_scheduler.running.claimer import Claimer
@@ -50,6 +51,7 @@ class Execution:
         state: What the parts share.
         claimer: Claims what is due.
         direct_start: Starts what is created here and due.
+        arrivals: Let in what the store has given.
         makers: The tickers of what makes work; a stop ends these first.
         tickers: Those of all its parts.
     """
@@ -83,11 +85,18 @@ class Execution:
         )
         self._takeover = takeover = Takeover(state, self._announcing)
         self._unanswered = unanswered = Unanswered(state, writer)
+        self.arrivals = arrivals = Arrivals(
+            state,
+            admission=admission,
+            start_queue=start_queue,
+            unanswered=unanswered,
+        )
         self.claimer = claimer = Claimer(
             state,
             capacity=Capacity(state, writer, workers),
             admission=admission,
             start_queue=start_queue,
+            arrivals=arrivals,
             takeover=takeover,
             unanswered=unanswered,
         )
@@ -98,13 +107,14 @@ class Execution:
             claimer=claimer,
             admission=admission,
             start_queue=start_queue,
+            arrivals=arrivals,
             unanswered=unanswered,
         )
         self.makers = [
             claimer.ticker,
             *start_queue.tickers,
             slots.ticker,
-            self.direct_start.ticker,
+            arrivals.ticker,
         ]
         self.tickers = [
             takeover.ticker,
@@ -144,7 +154,7 @@ class Execution:
 
     def give_back(self) -> None:
         """Give back every instance that has not been called."""
-        self.direct_start.let_in()
+        self.arrivals.let_in()
         for run in self.state.held.uncalled():
             self.writer.give_back(run, "its node stops")
 

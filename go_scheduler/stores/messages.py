@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence, Set
+from collections.abc import (
+    Callable,
+    Collection,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+    Set,
+)
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 from uuid import UUID, uuid4
 
 from go_scheduler.checks import check_at_least, check_name, check_trace_context
@@ -34,6 +42,7 @@ __all__ = [
     "NodeContact",
     "Position",
     "Put",
+    "ReadLater",
     "Release",
     "Renewal",
     "Retention",
@@ -57,6 +66,38 @@ class Answer(Generic[Done]):
 
     done: Done
     busy: Set[UUID] = frozenset()
+
+
+MANY = 100
+"""So many instances are worth to be read apart from the claim that has brought them."""
+
+
+class ReadLater(Sequence[TaskInstance]):
+    """Instances that are read from their rows when somebody looks at one.
+
+    ``Store.claim_instances`` may answer so: a node lets another thread read them, while
+    it sends its next claim.
+
+    Args:
+        count: How many they are.
+        read: Reads them; it is called once.
+    """
+
+    def __init__(self, count: int, read: Callable[[], Sequence[TaskInstance]]) -> None:
+        self._count = count
+        self._read = read
+        self._instances: Sequence[TaskInstance] | None = None
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[TaskInstance]:
+        return iter(self[:])
+
+    def __getitem__(self, index: Any) -> Any:
+        if self._instances is None:
+            self._instances = self._read()
+        return self._instances[index]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 from dataclasses import replace
 from functools import partial
@@ -23,16 +24,29 @@ from go_scheduler import (
 from go_scheduler.events import (
     ClaimAnswerLost,
     InstanceClaimed,
+    InstanceFinished,
     InstanceGivenBack,
     InstanceTakenOver,
     RunFailed,
 )
 from go_scheduler.stores.filters import Filter
+from go_scheduler.stores.messages import ReadLater
 from go_scheduler.testing.builders import claim, counts_by_state
 from go_scheduler.triggers import UnknownTrigger
-from tests.behaviour.house import HOUR, LEASE, Later, World, at, once, seconds
+from tests.behaviour.house import (
+    HOUR,
+    LEASE,
+    Later,
+    ThreadedWorld,
+    World,
+    at,
+    once,
+    seconds,
+)
+from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from uuid import UUID
 
     from go_scheduler import Scheduler, TaskInstance
@@ -580,3 +594,40 @@ def test_what_had_not_begun_or_has_failed_was_not_lost_with_its_node(
     world.advance(60)
     assert len(world.called) == 1
     assert world.heard.of(InstanceTakenOver) == []
+
+
+@pytest.mark.parametrize("is_read", [True, False])
+def test_the_next_claim_is_sent_while_the_last_is_read(
+    threaded: ThreadedWorld, monkeypatch: pytest.MonkeyPatch, *, is_read: bool
+) -> None:
+    claim_instances = threaded.store.claim_instances
+    first, second = threading.Event(), threading.Event()
+    ran: set[UUID] = set()
+
+    def claim(*args: Any, **options: Any) -> Sequence[TaskInstance]:
+        found = claim_instances(*args, **options)
+        if first.is_set():
+            second.set()
+        if len(found) < 500 or second.is_set():
+            return found
+
+        def read() -> Sequence[TaskInstance]:
+            assert second.wait(FAILED_AFTER)
+            if not is_read:
+                raise StoreError("it cannot be read")
+            return found
+
+        first.set()
+        return ReadLater(len(found), read)
+
+    monkeypatch.setattr(threaded.store, "claim_instances", claim)
+    # It takes 500 at a time, and has room for more than that.
+    node = threaded.scheduler(lambda each: ran.add(each.id), max_workers=1200)
+    task = TaskDefinition.id_for("task send")
+    node.schedule(TaskDefinition(id=task, name="send", trigger=OnDemandTrigger()))
+    node.enqueue_all("send", [{"number": number} for number in range(1000)])
+    node.start()
+    threaded.heard.wait(InstanceFinished, 1000)
+    assert len(ran) == 1000
+    assert len(threaded.heard.of(ClaimAnswerLost)) == (not is_read)
+    assert all(each.runs == 1 for each in threaded.store.select(limit=1000))

@@ -15,6 +15,7 @@ from go_scheduler.checks import PRIORITIES
 from go_scheduler.clock import ZERO
 from go_scheduler.errors import StoreError, StoreUnavailableError
 from go_scheduler.stores.base import InstanceStore
+from go_scheduler.stores.messages import MANY, ReadLater
 from go_scheduler.stores.rules import with_silences
 from go_scheduler.stores.sql.database import Lane
 from go_scheduler.stores.sql.reader import earliest_first, readable_claims
@@ -331,6 +332,12 @@ class SQLClaims(InstanceStore):
             for first in range(0, len(places), most)
         ]
         self._claim_each(claims, limit)
+        if lapsed is None and len(new) >= MANY:
+            return ReadLater(len(new), partial(self._read, [], new))
+        return self._read(old, new)
+
+    def _read(self, old: Sequence[Any], new: Sequence[Any]) -> list[TaskInstance]:
+        """The instances of rows that were taken over, and of others."""
         claimed = self._reader.claimed(Lane.BY_TIME, [*old, *new], with_contents=True)
         self._classes.seen([each.definition for each in claimed])
         lapsed_first = with_silences(claimed[: len(old)], silences_of(old))
