@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from datetime import timedelta
+from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING
 from uuid import uuid4
@@ -39,6 +40,18 @@ _RESTING = timedelta(seconds=1)
 _LISTENING = timedelta(seconds=1)
 
 
+class Phase(Enum):
+    """How far a node has come; it never goes back."""
+
+    RUNNING = "running"
+    STOPPING = "stopping"
+    """It has been told to stop, and what makes work is being told."""
+    DRAINING = "draining"
+    """It takes nothing more, waits for what runs, and records its end."""
+    STOPPED = "stopped"
+    """It has stopped, or was left behind: what still runs there is recorded as well."""
+
+
 class Node:
     """The loops of one start, wired together; started once and stopped once.
 
@@ -49,10 +62,6 @@ class Node:
         settings: How the loops behave.
         events: Told of what happens.
         tasks: Schedules the handler's tasks, if the store was away at the start.
-
-    Attributes:
-        stopped: Whether it has stopped, or was left behind.
-        stopping: Whether it has been told to stop.
     """
 
     def __init__(
@@ -104,11 +113,21 @@ class Node:
         )
         self._stopper = ticker("stop", self._stop_step, interval=_STOP_STEP)
         self._condition = threading.Condition()
-        self.stopping = self._takes_nothing = False
+        self._phase = Phase.RUNNING
         self._quiet_since: timedelta | None = None
         self._resting_since: timedelta | None = None
-        self.stopped = self._clean = False
+        self._clean = False
         self._told: list[Callable[[], None]] = []
+
+    @property
+    def stopping(self) -> bool:
+        """Whether it has been told to stop."""
+        return self._phase is not Phase.RUNNING
+
+    @property
+    def stopped(self) -> bool:
+        """Whether it has stopped, or was left behind."""
+        return self._phase is Phase.STOPPED
 
     @property
     def is_own_thread(self) -> bool:
@@ -132,7 +151,7 @@ class Node:
                 ticker.start()
         except BaseException:
             # If no thread can be started, half a node must not go on.
-            self.stopping = True
+            self._phase = Phase.STOPPING
             self._close(clean=False)
             raise
 
@@ -200,13 +219,15 @@ class Node:
             if self.stopping:
                 return
             self._stopper.start()
-            self.stopping = True
+            self._phase = Phase.STOPPING
         self._hinted.close()
         # Needs no store: nothing new begins from here on, and what is held goes back.
         self._stop_making()
         self._execution.leave()
-        # Set last: whoever sees it may rely on the lines above.
-        self._takes_nothing = True
+        with self._condition:
+            # Last: whoever sees it may rely on the lines above.
+            if self._phase is Phase.STOPPING:
+                self._phase = Phase.DRAINING
 
     def stop(self, timeout: timedelta | None) -> bool:
         """Stop, and wait until it has.
@@ -255,7 +276,8 @@ class Node:
         hanging = self._creation.hanging
         return Health(
             ok=all(loop.ok for loop in loops.values())
-            and not (trouble or stuck or hanging or self._takes_nothing),
+            and not (trouble or stuck or hanging)
+            and self._phase in (Phase.RUNNING, Phase.STOPPING),
             trouble=trouble,
             warnings=execution.admission.notices.texts + self._unserved.texts,
             node=self._id,
@@ -342,7 +364,7 @@ class Node:
         with self._condition:
             if self.stopped:
                 return
-            self.stopped = True
+            self._phase = Phase.STOPPED
             self._clean = clean
         self._tell(NodeStopped(node=self._id, clean=clean))
         self._events.close(self._clock.elapsed() + _LISTENING)
