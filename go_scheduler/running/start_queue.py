@@ -219,13 +219,14 @@ class StartQueue:
     def _start_aside(self) -> None:
         """Try again what was left aside; what failed alone by itself, and a few."""
         elapsed = self._clock.elapsed()
-        self._start(self._aside.take_busy(elapsed, _BATCH))
+        if busy := self._aside.take_busy(elapsed, _BATCH):
+            self._start(busy)
         for _ in range(_MOST_ALONE):
-            self._start(self._aside.take_failed(elapsed, 1))
+            if not (failed := self._aside.take_failed(elapsed, 1)):
+                break
+            self._start(failed)
 
     def _start(self, runs: Sequence[HeldRun]) -> None:
-        if not runs:
-            return
         try:
             self._record(runs)
         except BaseException:
