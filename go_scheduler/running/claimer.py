@@ -88,8 +88,8 @@ class Claimer:
     def free(self) -> int:
         """How many workers are free for what nobody has to claim.
 
-        None if there was more to claim than there was room for, the last time, or it is
-        not known what has been claimed.
+        There are none if there was more to claim than there was room for, the last
+        time, or if it is not known what has been claimed.
         """
         if self._full or self._unanswered.any:
             return 0

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
     from go_scheduler.models import TaskDefinition, TaskInstance
     from go_scheduler.running.admission import Admission
-    from go_scheduler.running.announcing import Announcing
     from go_scheduler.running.arrivals import Arrivals
     from go_scheduler.running.claimer import Claimer
+    from go_scheduler.running.presence import Presence
     from go_scheduler.running.recovery import Unanswered
     from go_scheduler.running.start_queue import StartQueue
     from go_scheduler.running.state import NodeState
@@ -32,7 +32,7 @@ class DirectStart:
 
     Args:
         state: What the node's parts share.
-        announcing: Knows what this node runs.
+        presence: Knows what this node runs.
         claimer: Says how many workers are free for it.
         admission: Keeps out what is not to be called here.
         start_queue: Takes what is admitted.
@@ -43,7 +43,7 @@ class DirectStart:
     def __init__(
         self,
         state: NodeState,
-        announcing: Announcing,
+        presence: Presence,
         *,
         claimer: Claimer,
         admission: Admission,
@@ -54,7 +54,7 @@ class DirectStart:
         self._store = state.store
         self._clock = state.clock
         self._in_flight = state.in_flight
-        self._announcing = announcing
+        self._presence = presence
         self._claimer = claimer
         self._admission = admission
         self._start_queue = start_queue
@@ -86,7 +86,7 @@ class DirectStart:
         Returns:
             The definition, as it was put; None: it was not, or nobody knows.
         """
-        claimant = self._announcing.claimant
+        claimant = self._presence.claimant
         if not is_run_by(firing.definition, claimant):
             return None
         if not self._begin(1):
@@ -120,7 +120,7 @@ class DirectStart:
         Returns:
             As ``Store.fire_definitions``; None: nothing was fired.
         """
-        now, claimant = self._clock.now(), self._announcing.claimant
+        now, claimant = self._clock.now(), self._presence.claimant
         may_start = all(_may_start(each, claimant, now) for each in firings)
         if not (may_start and self._begin(len(firings))):
             return None
@@ -157,7 +157,7 @@ class DirectStart:
         are_due = all(each.execute_at(now) <= now for each in additions)
         if not (are_due and self._begin(len(additions))):
             return None
-        ids, claimant = {each.id for each in additions}, self._announcing.claimant
+        ids, claimant = {each.id for each in additions}, self._presence.claimant
         try:
             watch = self._admission.watch()
             with self._unanswered.noting():

@@ -10,13 +10,13 @@ from go_scheduler.events.event_bus import LOG_ALONE, Events
 from go_scheduler.handlers.registry import HandlerRegistry
 from go_scheduler.health import Lateness, RecentLateness
 from go_scheduler.running.admission import Admission
-from go_scheduler.running.announcing import Announcing
 from go_scheduler.running.arrivals import Arrivals
 from go_scheduler.running.calling.workers import Workers
 from go_scheduler.running.capacity import Capacity
 from go_scheduler.running.claimer import Claimer
 from go_scheduler.running.direct_start import DirectStart
 from go_scheduler.running.heartbeat import Heartbeat
+from go_scheduler.running.presence import Presence
 from go_scheduler.running.recovery import Takeover, Unanswered
 from go_scheduler.running.result_writer import ResultWriter
 from go_scheduler.running.slots import Slots
@@ -70,7 +70,7 @@ class Execution:
         handler = HandlerRegistry() if handling.handler is None else handling.handler
         self.state = state = NodeState(store, clock, node, settings, events=events)
         self._objective = Objective(state)
-        self._announcing = Announcing(state, handling.handler, self._objective)
+        self._presence = Presence(state, handling.handler, self._objective)
         self.writer = writer = ResultWriter(state)
         self.heartbeat = heartbeat = Heartbeat(state, writer)
         self.workers = workers = Workers(
@@ -83,7 +83,7 @@ class Execution:
         start_queue = StartQueue(
             state, workers=workers, admission=admission, slots=slots
         )
-        self._takeover = takeover = Takeover(state, self._announcing)
+        self._takeover = takeover = Takeover(state, self._presence)
         self._unanswered = unanswered = Unanswered(state, writer)
         self.arrivals = arrivals = Arrivals(
             state,
@@ -103,7 +103,7 @@ class Execution:
         state.work_found.connect(handling.beside)
         self.direct_start = DirectStart(
             state,
-            self._announcing,
+            self._presence,
             claimer=claimer,
             admission=admission,
             start_queue=start_queue,
@@ -170,4 +170,4 @@ class Execution:
     def write_last_stats(self) -> None:
         """Write what has been counted and is not yet written, if the store takes it."""
         with suppress(StoreError):
-            self._announcing.write_stats(last=True)
+            self._presence.write_stats(last=True)

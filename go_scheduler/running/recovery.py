@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from go_scheduler.models import TaskInstance
-    from go_scheduler.running.announcing import Announcing
+    from go_scheduler.running.presence import Presence
     from go_scheduler.running.result_writer import ResultWriter
     from go_scheduler.running.state import NodeState
     from go_scheduler.stores.messages import NodeContact
@@ -65,20 +65,20 @@ class Takeover:
 
     Args:
         state: What the node's parts share.
-        announcing: What this node tells of itself.
+        presence: What this node tells of itself.
 
     Attributes:
         pause: How long to wait after a look for what has lapsed that met nothing.
         ticker: Lets it tick.
     """
 
-    def __init__(self, state: NodeState, announcing: Announcing) -> None:
+    def __init__(self, state: NodeState, presence: Presence) -> None:
         self._state = state
         self._store = state.store
         self._clock = state.clock
         self._contact = state.contact
         self._lease = lease = state.settings.lease
-        self._announcing = announcing
+        self._presence = presence
         # As often as the contact is noted: it has waited for six times as long.
         self.pause = lease / 6
         self._covered_at: timedelta | None = None
@@ -110,7 +110,7 @@ class Takeover:
 
     def leave(self) -> None:
         """Tell the others that this node takes nothing more."""
-        self._announcing.stopping = True
+        self._presence.stopping = True
         self.ticker.wake()
 
     def tick(self) -> timedelta | None:
@@ -118,9 +118,9 @@ class Takeover:
 
         With it goes what the node has counted, once a minute.
         """
-        announced = self._announcing.announcement()
+        announced = self._presence.announcement()
         try:
-            self._announcing.look()
+            self._presence.look()
             self._clock.refresh()
             self._store.note_contact(announced, unbroken=self._contact.unbroken)
             self._has_left = announced.stopping
@@ -131,7 +131,7 @@ class Takeover:
             self._contact.broke()
             raise
         # Apart from the contact: nothing depends on it.
-        self._announcing.write_stats()
+        self._presence.write_stats()
         return None
 
     def _read_others(self) -> None:

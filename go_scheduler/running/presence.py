@@ -1,4 +1,4 @@
-"""Announcing: what a node tells of itself to the others."""
+"""Presence: what a node tells of itself to the others."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _MOST_NAMES = 1000
 
 
-class Announcing:
+class Presence:
     """Says who a node is, what it runs, and what has become of that.
 
     Args:
