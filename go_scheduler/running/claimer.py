@@ -213,7 +213,9 @@ class Claimer:
         if isinstance(instances, ReadLater) and not self._state.in_flight.count:
             self._arrivals.add(instances, watch)
         else:
-            self._start_queue.add(self._admission.admit(instances, watch))
+            # They may be read only here, and may not be readable.
+            with self._unanswered.noting():
+                self._start_queue.add(self._admission.admit(instances, watch))
         return instances
 
     def _send(

@@ -6,6 +6,7 @@ import threading
 from collections import Counter
 from dataclasses import replace
 from functools import partial
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -46,7 +47,7 @@ from tests.behaviour.house import (
 from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
     from uuid import UUID
 
     from go_scheduler import Scheduler, TaskInstance
@@ -596,28 +597,28 @@ def test_what_had_not_begun_or_has_failed_was_not_lost_with_its_node(
     assert world.heard.of(InstanceTakenOver) == []
 
 
-@pytest.mark.parametrize("is_read", [True, False])
+@pytest.mark.parametrize("unread", [(), (1,), (2,)])
 def test_the_next_claim_is_sent_while_the_last_is_read(
-    threaded: ThreadedWorld, monkeypatch: pytest.MonkeyPatch, *, is_read: bool
+    threaded: ThreadedWorld, monkeypatch: pytest.MonkeyPatch, unread: Collection[int]
 ) -> None:
-    claim_instances = threaded.store.claim_instances
-    first, second = threading.Event(), threading.Event()
+    claim_instances, claims = threaded.store.claim_instances, count(1)
+    second = threading.Event()
     ran: set[UUID] = set()
 
     def claim(*args: Any, **options: Any) -> Sequence[TaskInstance]:
         found = claim_instances(*args, **options)
-        if first.is_set():
-            second.set()
-        if len(found) < 500 or second.is_set():
+        if len(found) < 500:
             return found
+        number = next(claims)
+        if number == 2:
+            second.set()
 
         def read() -> Sequence[TaskInstance]:
             assert second.wait(FAILED_AFTER)
-            if not is_read:
+            if number in unread:
                 raise StoreError("it cannot be read")
             return found
 
-        first.set()
         return ReadLater(len(found), read)
 
     monkeypatch.setattr(threaded.store, "claim_instances", claim)
@@ -629,5 +630,5 @@ def test_the_next_claim_is_sent_while_the_last_is_read(
     node.start()
     threaded.heard.wait(InstanceFinished, 1000)
     assert len(ran) == 1000
-    assert len(threaded.heard.of(ClaimAnswerLost)) == (not is_read)
+    assert len(threaded.heard.of(ClaimAnswerLost)) == len(unread)
     assert all(each.runs == 1 for each in threaded.store.select(limit=1000))
