@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from go_scheduler import Scheduler, TaskDefinition, errors, events
+from go_scheduler import Scheduler, TaskDefinition, errors, events, stores
 from go_scheduler.events import DefinitionEvent, Event, InstanceEvent, RequestEvent
 from go_scheduler.handlers.registry import HandlerRegistry
 from go_scheduler.handlers.task import Task
 from go_scheduler.health import Health
-from go_scheduler.stores import Store, opening
+from go_scheduler.stores import Store, opening, rules
 from go_scheduler.stores.base import TransactionalStore
 from go_scheduler.stores.cockroachdb import CockroachDBStore
 from go_scheduler.stores.postgresql.store import PostgreSQLStore
@@ -38,6 +38,7 @@ EVENTS = (ROOT / "docs/events.md").read_text()
 COMING_FROM = (ROOT / "docs/coming-from.md").read_text()
 STORES = (ROOT / "docs/stores.md").read_text()
 README = (ROOT / "README.md").read_text()
+RULES = "go_scheduler.stores.rules"
 PACKAGES = (
     "go_scheduler",
     "go_scheduler.stores",
@@ -185,6 +186,20 @@ def test_every_method_that_a_store_has_to_have_is_named_by_a_step() -> None:
     steps = page[page.index("## Step 3") : page.index("## Step 7")]
     named = {*re.findall(r"`(\w+)`", steps)}
     assert Store.__abstractmethods__ <= named
+
+
+def test_the_rules_that_a_store_in_memory_uses_are_named_for_their_steps() -> None:
+    page = (ROOT / "docs/write-a-store.md").read_text()
+    [table] = re.findall(r"^\| for \| rules \|\n((?:\|.*\n)+)", page, re.M)
+    named = {*re.findall(r"`(\w+)`", table)} - {*dir(Store)}
+    used = set[str]()
+    for each in (ROOT / "go_scheduler/stores/memory").glob("*.py"):
+        for imported in ast.walk(ast.parse(each.read_text())):
+            if isinstance(imported, ast.ImportFrom) and imported.module == RULES:
+                used |= {name.name for name in imported.names}
+    # What a caller passes or is answered is in the reference of the interface.
+    assert named == used - {*stores.__all__}
+    assert named <= {*rules.__all__}
 
 
 def test_all_that_a_store_around_another_one_hands_on_is_on_its_page() -> None:

@@ -240,10 +240,9 @@ def test_the_readmes_program_prints_what_it_says(tmp_path: Path) -> None:
 def test_the_readmes_durable_program_has_one_definition_after_three_starts(
     tmp_path: Path,
 ) -> None:
-    [(_, first), (_, durable), *_] = blocks(README, "python")
-    started = first.replace("scheduler.run()", durable)
+    [_, (_, durable), *_] = blocks(README, "python")
     for _ in range(3):
-        run_python("-c", started, cwd=tmp_path)
+        run_python("-c", durable, cwd=tmp_path)
     store = open_store(f"sqlite:///{tmp_path}/tasks.db")
     store.initialize()
     assert len(store.select_definitions()) == 1

@@ -22,6 +22,25 @@ Connected: TypeAlias = Union[Client, "Remote"]
 PANEL = "Where"
 _MIGRATES = ("sqlite", "postgresql", "cockroachdb")
 
+_Store = Annotated[
+    str | None,
+    text(
+        "The store, such as sqlite:///jobs.db, postgresql://host/database or"
+        " redis://host; else GO_SCHEDULER_STORE.",
+        metavar="URL",
+        panel=PANEL,
+    ),
+]
+_Config = Annotated[
+    Path | None,
+    text(
+        "The configuration file; default: ./go_scheduler.yaml,"
+        " then the one in ~/.config/go_scheduler.",
+        metavar="FILE",
+        panel=PANEL,
+    ),
+]
+
 
 class SchemaBehindError(StoreError):
     """The schema of a store is missing or outdated."""
@@ -31,15 +50,7 @@ class SchemaBehindError(StoreError):
 class Where:
     """The store or the server that a command is about."""
 
-    store: Annotated[
-        str | None,
-        text(
-            "The store, such as sqlite:///jobs.db, postgresql://host/database or"
-            " redis://host; else GO_SCHEDULER_STORE.",
-            metavar="URL",
-            panel=PANEL,
-        ),
-    ] = None
+    store: _Store = None
     server: Annotated[
         str | None,
         text(
@@ -49,15 +60,7 @@ class Where:
             panel=PANEL,
         ),
     ] = None
-    config: Annotated[
-        Path | None,
-        text(
-            "The configuration file; default: ./go_scheduler.yaml,"
-            " then the one in ~/.config/go_scheduler.",
-            metavar="FILE",
-            panel=PANEL,
-        ),
-    ] = None
+    config: _Config = None
 
     @contextmanager
     def client(self, *, migrates: bool = False) -> Iterator[Connected]:
@@ -99,25 +102,51 @@ class Where:
         Raises:
             ConfigurationError: No store is named, or it is in memory.
         """
-        if self.server is not None:
-            raise ConfigurationError("this is done on a store: say --store URL instead")
-        url = self.store or os.environ.get("GO_SCHEDULER_STORE")
-        if not url:
-            # Imported here: only this command reads a file.
-            from go_scheduler.http.configuration.store_section import store_url
+        return _url_of(
+            self.store,
+            self.config,
+            missing="say where: --store URL or --server URL, or set GO_SCHEDULER_STORE"
+            " or GO_SCHEDULER_SERVER, or have store.url in go_scheduler.yaml",
+        )
 
-            url = store_url(self.config)
-        if not url:
-            raise ConfigurationError(
-                "say where: --store URL or --server URL, or set GO_SCHEDULER_STORE or"
-                " GO_SCHEDULER_SERVER, or have store.url in go_scheduler.yaml"
-            )
-        if url.startswith("memory:"):
-            raise ConfigurationError(
-                "a memory:// store ends with the process that has it: name one that"
-                " processes can share, such as sqlite:///jobs.db"
-            )
-        return url
+
+@dataclass(frozen=True, kw_only=True)
+class WhichStore:
+    """The store of a command that no server can do."""
+
+    store: _Store = None
+    config: _Config = None
+
+    def url(self) -> str:
+        """The URL of the store.
+
+        Raises:
+            ConfigurationError: No store is named, or it is in memory.
+        """
+        return _url_of(
+            self.store,
+            self.config,
+            missing="this command needs the store itself: say --store URL, or set"
+            " GO_SCHEDULER_STORE, or have store.url in go_scheduler.yaml",
+        )
+
+
+def _url_of(store: str | None, config: Path | None, *, missing: str) -> str:
+    """The URL of a store; ``missing`` says what to do if none is named."""
+    url = store or os.environ.get("GO_SCHEDULER_STORE")
+    if not url:
+        # Imported here: most commands read no file.
+        from go_scheduler.http.configuration.store_section import store_url
+
+        url = store_url(config)
+    if not url:
+        raise ConfigurationError(missing)
+    if url.startswith("memory:"):
+        raise ConfigurationError(
+            "a memory:// store ends with the process that has it: name one that"
+            " processes can share, such as sqlite:///jobs.db"
+        )
+    return url
 
 
 def configuration(

@@ -250,6 +250,9 @@ def _standing(store: Store, definition: TaskDefinition) -> Sequence[TaskInstance
         after=Position(at=store.now(), id=_LAST_ID),
         limit=_MOST,
     )
+    if definition.completed_at is not None and not found and not last:
+        # What was cancelled before its time.
+        last = store.select(Filter(definition_id=of), limit=_MOST)
     return _once(found, last)
 
 

@@ -97,11 +97,13 @@ class ByHandStore(ABC):
         If more would be ``unstarted`` than its ``max_queue``, and its
         ``when_full`` is ``"drop"``, those of the additions for which there is no room,
         the last ones, are skipped as they are made: completed at the store's time, and
-        ``skipped`` as ``FULL`` of ``go_scheduler.stores.rules`` says.
+        ``skipped`` for the reason ``FULL % max_queue``. ``FULL`` is in
+        ``go_scheduler.stores.rules``.
 
         With a ``claimant``, what is made and due by the store's time is claimed and
         started in the same step, as by ``claim_instances``, if it is not frozen, has to
-        have no slot, and ``is_run_by`` the claimant. A store may start none of it.
+        have no slot, and ``is_run_by`` the claimant: ``may_start`` of
+        ``go_scheduler.stores.base`` says so. A store may start none of it.
 
         Args:
             definition_id: The definition, completed or not.
@@ -138,8 +140,9 @@ class ByHandStore(ABC):
         wait.
 
         A fire time whose instance was skipped, and not backfilled before, gets that one
-        again: pending as if it were new, but with its ``execute_at``. Where there is
-        any other instance nothing is made, whoever makes it at the same moment.
+        again: pending as if it were new, but with its ``execute_at``, which is also its
+        ``due_at``. Where there is any other instance nothing is made, whoever makes it
+        at the same moment.
 
         Args:
             definition: The definition as it was read, completed or not; but its
@@ -494,10 +497,11 @@ class InstanceStore(ABC):
         ``cancel_instances``; but one whose definition's trigger waits is only asked to
         stop.
 
-        Then, of each slot that no instance has which is open, the parked instance whose
-        turn it is becomes claimable, unless it is yet to be decided on. Whoever has
-        ended an instance with a slot calls this soon after, and every node now and
-        then.
+        Then, of each slot that no open instance has, the parked instance whose turn it
+        is becomes claimable, also before it is due. It is left to the next call only if
+        it is due, is judged as if that other one still ran, and was not decided on for
+        want of ``limit``. Whoever has ended an instance with a slot calls this soon
+        after, and every node now and then.
 
         Instances that are frozen are left alone. What another transaction has locked is
         left for later, and keeps nothing else from its turn: if there is more than
@@ -542,15 +546,15 @@ class InstanceStore(ABC):
     def finish_instances(self, outcomes: Sequence[RunOutcome]) -> Answer[Set[UUID]]:
         """Record what became of runs.
 
-        An instance with an outcome ends at the store's time and keeps ``claimed_by``
-        and ``attempt``; ``ended_attempt`` is the claim's. One without is pending again,
-        due ``retry_in`` from the store's time, with ``started_at`` empty; it is frozen
-        if its definition is paused. An ``error`` that is given is kept; with the
-        outcome *skipped* it is the reason, which stands in ``skipped``. One that ends
-        keeps the ``started_at`` given: if there is none its handler was not called, and
-        a run recorded as started is taken off ``runs``. A run that hung adds one to
-        ``hangs``; one that did not, and has no outcome, sets it to zero. A ``result``
-        is kept with the outcome *completed*.
+        An instance with an outcome ends at the store's time and keeps ``claimed_by``,
+        ``expires_at`` and ``attempt``; ``ended_attempt`` is the claim's. One without is
+        pending again, due ``retry_in`` from the store's time, with ``started_at``
+        empty; it is frozen if its definition is paused. An ``error`` that is given is
+        kept; with the outcome *skipped* it is the reason, which stands in ``skipped``.
+        One that ends keeps the ``started_at`` given: if there is none its handler was
+        not called, and a run recorded as started is taken off ``runs``. A run that hung
+        adds one to ``hangs``; one that did not, and has no outcome, sets it to zero. A
+        ``result`` is kept with the outcome *completed*.
 
         **The first success wins**: the outcome *completed* is also taken from a claim
         that was current once, if the instance has not ended or has *failed*. It
@@ -567,9 +571,10 @@ class InstanceStore(ABC):
         call may ask for it, and what is parked behind it is judged by when it ended.
 
         **Of runs that were called and did not succeed** the end is kept in the same
-        write, for ``list_runs``, of the last ``RUNS_KEPT`` of each instance: *hung* if
-        it says so, else *cancelled* if that is its outcome, else *failed*; with the
-        ``worker`` that the instance had. They go with their instance.
+        write, for ``list_runs``, of the last ``RUNS_KEPT`` of each instance, a number
+        in ``go_scheduler.models``: *hung* if it says so, else *cancelled* if that is
+        its outcome, else *failed*; with the ``worker`` that the instance had. They go
+        with their instance.
 
         Args:
             outcomes: At most one for each instance.
@@ -1014,8 +1019,9 @@ class Store(NodeStore, ByHandStore, InstanceStore, DefinitionStore, ReadStore):
     """Where definitions and instances are kept.
 
     All methods may be called by any number of threads, and, if the store is shared, by
-    any number of nodes at once. ``StoreSuite`` in ``go_scheduler.testing`` tests every
-    sentence written here.
+    any number of nodes at once. ``StoreSuite`` in ``go_scheduler.testing`` tests most
+    of what these docstrings say, and ``StoreMachine`` more of it: a store is done when
+    it passes both.
 
     **Fire times** are unique: a live definition has at most one instance per fire time.
     A record of skipped ones has none of its own.

@@ -242,7 +242,7 @@ class RunOutcome:
             outcome.
         hung: Whether the run was presumed hung.
         error: What the handler raised, for a person to read; or why it is skipped, if
-            that is the ``outcome``.
+            that is the ``outcome``: without it ``skipped`` is None.
         next_fire_time: When its definition fires next, if its trigger waits; None:
             never.
         has_slot: Whether it may have a slot. A store need not look for one of a run

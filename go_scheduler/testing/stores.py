@@ -1,4 +1,4 @@
-"""The store suite: tests every promise of ``Store``, for any store, in six lines."""
+"""The store suite: tests what ``Store`` promises, for any store, in six lines."""
 
 from __future__ import annotations
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from go_scheduler.clock import ZERO
 from go_scheduler.firing.latest import jitter_of
 from go_scheduler.formatting import duration_text, utc_text
 from go_scheduler.models import RUNS, State
@@ -236,10 +237,13 @@ def _not_kept(facts: Facts, fire_time: datetime) -> Why:
             " after that."
         )
     else:
-        since = "" if kept is None else f" {duration_text(kept)} after their end"
+        gone = "ended instances are deleted after the retention"
+        if kept == ZERO:
+            gone = "what has succeeded is deleted as it ends"
+        elif kept is not None:
+            gone = f"ended instances are deleted {duration_text(kept)} after their end"
         text += (
-            ", and nothing of it is kept: ended instances are deleted"
-            f"{since or ' after the retention'}, or it was scheduled, or given this"
+            f", and nothing of it is kept: {gone}, or it was scheduled, or given this"
             " trigger, later than that."
         )
     return facts.answer(Because.NOT_KEPT, text)
@@ -250,6 +254,8 @@ def _ended(facts: Facts) -> Why:
     text = "It has ended: its last fire time has had its instance"
     if completed_at is not None:
         text += f", at {facts.times(completed_at)}"
+    if not facts.instances:
+        text += "; what became of it is no longer kept"
     return facts.answer(Because.ENDED, f"{text}.", since=completed_at)
 
 

@@ -104,6 +104,21 @@ def test_what_is_wrong_is_told_in_a_sentence(
     assert not Path("none.db").exists()
 
 
+@pytest.mark.parametrize("words", ["doctor", "migrate", "plan set.jsonl --owner shop"])
+def test_a_command_that_needs_the_store_itself_takes_no_server(
+    shell: Shell, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("set.jsonl").touch()
+    command, server = words.split(), "http://127.0.0.1:1"
+    refused = shell.refusal(*command, "--server", server, where=False)
+    assert "No such option: --server" in refused
+    monkeypatch.setenv("GO_SCHEDULER_SERVER", server)
+    refused = shell.refusal(*command, where=False)
+    assert "needs the store itself: say --store URL" in refused
+    assert "GO_SCHEDULER_SERVER" not in refused
+    shell(*command, code=1 if "doctor" in command else 0)
+
+
 @pytest.mark.slow
 def test_a_schema_is_checked_shown_and_brought_up_to_date(
     shell: Shell, tmp_path: Path

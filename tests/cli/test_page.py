@@ -34,7 +34,7 @@ PAGES = ("audit", "command-line", "doctor", "server", "simulate", "troubleshooti
 SESSION = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 FIRST_PAGES = [(ROOT / each).read_text() for each in ("README.md", "docs/index.md")]
 QUICK = re.compile(
-    r"^```sh\n(go_scheduler add .*?)^```\n\n```text\n(.*?)\n```$",
+    r"^```sh\n(export .*?)^```\n\n```text\n(.*?)\n```$",
     re.MULTILINE | re.DOTALL,
 )
 PROGRAM = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -106,9 +106,9 @@ def test_each_command_prints_what_is_shown(
 @pytest.mark.documentation
 @pytest.mark.skipif(not shutil.which("curl"), reason="needs curl")
 @pytest.mark.parametrize("page", FIRST_PAGES, ids=["README", "index"])
-def test_three_commands_lead_to_the_first_work(page: str, tmp_path: Path) -> None:
+def test_the_first_commands_lead_to_the_first_work(page: str, tmp_path: Path) -> None:
     [(commands, shown)] = QUICK.findall(page)
-    assert len(commands.splitlines()) == 3
+    assert len(commands.splitlines()) == 4
     environment = with_a_script(tmp_path)
     port = environment[PORT]
     shell = subprocess.Popen(

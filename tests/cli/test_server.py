@@ -185,7 +185,6 @@ def test_a_server_is_named_by_an_option_or_by_the_environment(
     assert "say --store or --server, not both" in far.refusal(
         "list", "--store", shell.url
     )
-    assert "this is done on a store" in far.refusal("migrate")
     monkeypatch.setenv("GO_SCHEDULER_SERVER", "")
     assert "DEFINITION" in far("list", where=False)
 

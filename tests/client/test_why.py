@@ -246,7 +246,31 @@ def test_it_will_have_ended_by_then(house: House) -> None:
     why = house.why()
     assert why.because is Because.ENDED
     assert why.text.startswith("It has ended: its last fire time has had its instance")
+    assert "no longer kept" not in why.text
     assert "Its last instance: It has completed." in why.text
+
+
+def test_what_has_ended_and_is_not_kept_says_so(
+    store: Store, clock: ManualClock
+) -> None:
+    house = House(store, clock, retention=ZERO)
+    house.schedule(ExecuteOnceTrigger(START + HOUR))
+    house.run_for(HOUR + SECOND)
+    assert house.why().because is Because.ENDED
+    assert house.why().text.endswith("; what became of it is no longer kept.")
+    why = house.why(START + HOUR)
+    assert why.because is Because.NOT_KEPT
+    assert "what has succeeded is deleted as it ends, or" in why.text
+
+
+def test_what_was_cancelled_before_its_time_is_its_last_instance(house: House) -> None:
+    house.schedule(ExecuteOnceTrigger(START + HOUR))
+    house.run_for(SECOND)
+    [made] = house.scheduler.list_instances(definition_id=house.definition.id)
+    house.scheduler.cancel(made.id)
+    why = house.why()
+    assert why.because is Because.ENDED
+    assert "Its last instance: It was cancelled at" in why.text
 
 
 def test_what_fires_after_the_end_of_each_run_is_not_known_before(house: House) -> None:

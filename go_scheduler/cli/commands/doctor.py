@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from go_scheduler.cli.connection import Where, opened_store
+from go_scheduler.cli.connection import WhichStore, opened_store
 from go_scheduler.cli.options import ExitCode, Json, duration_of, grouped, text
 from go_scheduler.cli.output import document, line, table
 from go_scheduler.stores.findings import Severity
@@ -27,7 +27,7 @@ _CODES = {
 @app.command()
 @grouped
 def doctor(
-    where: Where,
+    where: WhichStore,
     handlers: Annotated[
         str | None,
         text(

@@ -7,7 +7,7 @@ import typer
 
 from go_scheduler.cli.connection import (
     SchemaBehindError,
-    Where,
+    WhichStore,
     opened_store,
     scheme_of,
 )
@@ -21,7 +21,7 @@ app = typer.Typer()
 @app.command()
 @grouped
 def migrate(
-    where: Where,
+    where: WhichStore,
     check: Annotated[
         bool, typer.Option("--check", help="Only say whether it is up to date.")
     ] = False,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from go_scheduler.cli.connection import Where, opened_store
+from go_scheduler.cli.connection import Where, WhichStore, opened_store
 from go_scheduler.cli.filters import pages
 from go_scheduler.cli.options import (
     ExitCode,
@@ -198,7 +198,7 @@ def plan(
         str,
         argument("The set: myapp.jobs:definitions, or a file of JSON lines.", "SOURCE"),
     ],
-    where: Where,
+    where: WhichStore,
     owner: Annotated[str, text("The owner of the set.")],
     removed: Annotated[
         str,
