@@ -434,7 +434,7 @@ class InstanceStore(ABC):
             empty if none is due. Only those with ``started_at`` have been started. Of
             more than ``limit`` lapsed claims come first, and then those of a smaller
             ``priority``; but of eight calls at least one begins at the last class in
-            which any is due, and none waits for ever.
+            which any is due, and none waits for ever. Many may be a ``ReadLater``.
         """
 
     @abstractmethod
