@@ -231,15 +231,18 @@ class PauseTests(StoreTests):
             assert rig.claim(ahead=HOUR) == []
 
     def test_no_fire_time_that_has_passed_fires_again(self, rig: Rig) -> None:
-        read = rig.put()
-        # The first one is to run after the second one, as by a jitter.
-        step = {"execute_times": (START + MINUTE, START + SECOND)}
-        rig.fire(read, START, START + SECOND, next_fire_time=START + HOUR, **step)
-        rig.advance(SECOND)
-        assert len(rig.run_due()) == 1
-        assert rig.clean_up() == 1
-        assert rig.pause(read).next_fire_time == START + HOUR
-        assert times(rig.instances(read)) == [START]
+        step = [START + number * SECOND for number in range(3)]
+        # The middle one is to run after the others, as by a jitter.
+        executed = {"execute_times": (START, START + MINUTE, START + 2 * SECOND)}
+        old = [rig.put(), rig.put()]
+        for read in old:
+            rig.fire(read, *step, next_fire_time=START + HOUR, **executed)
+        for number, deletes in enumerate((False, True)):
+            rig.advance(2 * number * SECOND)
+            assert len(rig.run_due(deletes=deletes)) == len(old)
+        for after in (rig.pause(old[0]), rig.edit(old[1], jitter=SECOND)):
+            assert after.next_fire_time == START + HOUR
+            assert times(rig.instances(after)) == step[:2]
 
     def test_a_run_that_stops_during_a_pause_is_frozen(self, rig: Rig) -> None:
         released, failed, lapsed, done = runs = [rig.running() for _ in range(4)]
@@ -465,6 +468,8 @@ class EditTests(StoreTests):
         for trigger in (EVERY_TWO_HOURS, ForeignTrigger()):
             rig.edit(rig.read(new), trigger=trigger, next_fire_time=soon)
         assert rig.finish(run, deletes=True)
+        # The next one finds no instance any more.
+        rig.edit(rig.read(new), trigger=HOURLY, next_fire_time=soon)
         rig.advance(SECOND)
         assert rig.fire(rig.read(new), soon, next_fire_time=START + HOUR) == []
         [later] = rig.fire(rig.read(new), next_fire_time=START + 2 * HOUR)
