@@ -523,13 +523,13 @@ class InstanceStore(ABC):
         **A stage** says how far a run has come on a bus. *Published*: ``start_by`` is
         when its claim lapses. *Accepted*: the same, and ``accepted_at`` is the store's
         time, unless it is known already. *Started*: ``accepted_at`` likewise, there is
-        no ``start_by``, and the run counts from now: that is its ``started_at``. A
-        stage sets how long the claim holds, to less as well. It never goes back: of one
-        that would, only the ``lease`` counts, as of a run that is handed on. To accept
-        again what has not begun lets it hold no longer than the first time. Who has
-        accepted it has it: a ``worker`` of another name that says *accepted* or
-        *started* has lost the claim. ``accepted_at`` and ``start_by`` go as ``worker``
-        does.
+        no ``start_by``, and the run counts from now: that is its ``started_at``, if it
+        had started. A stage sets how long the claim holds, to less as well. It never
+        goes back: of one that would, only the ``lease`` counts, as of a run that is
+        handed on. To accept again what has not begun lets it hold no longer than the
+        first time. Who has accepted it has it: a ``worker`` of another name that says
+        *accepted* or *started* has lost the claim. ``accepted_at`` and ``start_by`` go
+        as ``worker`` does.
 
         Args:
             renewals: At most one for each instance.
