@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 from functools import partial
+from itertools import pairwise
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
@@ -223,12 +224,12 @@ class SlotTests(StoreTests):
         rig.advance(MINUTE)
         latest_first = sorted(rig.claim(), key=attrgetter("execute_at"), reverse=True)
         assert {each.due_at for each in latest_first} == {rig.now()}
-        runs = [each for each in rig.start(*latest_first) if not each.parked]
-        for expected in made:
-            assert ids(runs) == [expected.id]
-            rig.finish(*runs)
-            settled(rig)
-            runs = go(rig)
+        [runs] = [each for each in rig.start(*latest_first) if not each.parked]
+        for before, following in pairwise(made):
+            assert runs.id == before.id
+            rig.finish(runs)
+            assert ids(settled(rig).unparked) == [following.id]
+            [runs] = go(rig)
 
     def test_a_lost_claim_takes_no_slot(self, rig: Rig) -> None:
         rig.fired(excluding(lock="a"))
