@@ -564,7 +564,9 @@ class InstanceStore(ABC):
         **A success that need not be kept** deletes its instance in the same write, if
         the outcome ``may_delete`` and the claim is current. It stays, and is completed,
         if it was claimed before, or has an ``error``, a ``key`` or a slot: a later
-        call may ask for it, and what is parked behind it is judged by when it ended.
+        call may ask for it, and what is parked behind it is judged by when it ended. It
+        also stays if its ``fire_time`` is after the store's time, so that a pause or an
+        edit knows of it.
 
         **Of runs that were called and did not succeed** the end is kept in the same
         write, for ``list_runs``, of the last ``RUNS_KEPT`` of each instance: *hung* if
@@ -1101,6 +1103,7 @@ class Store(NodeStore, ByHandStore, InstanceStore, DefinitionStore, ReadStore):
     def delete_finished(self, retention: Retention, *, limit: int) -> int:
         """Delete instances that ended long ago, then completed definitions without any.
 
+        An instance whose ``fire_time`` is after the store's time stays until then.
         A definition goes once it has been completed for so long and has no instance
         left; if its id was passed, that is remembered from then on. So are its trigger
         and revision, and when it was completed. What is remembered of ids that were
