@@ -527,13 +527,13 @@ class InstanceStore(ABC):
         **A stage** says how far a run has come on a bus. *Published*: ``start_by`` is
         when its claim lapses. *Accepted*: the same, and ``accepted_at`` is the store's
         time, unless it is known already. *Started*: ``accepted_at`` likewise, there is
-        no ``start_by``, and the run counts from now: that is its ``started_at``. A
-        stage sets how long the claim holds, to less as well. It never goes back: of one
-        that would, only the ``lease`` counts, as of a run that is handed on. To accept
-        again what has not begun lets it hold no longer than the first time. Who has
-        accepted it has it: a ``worker`` of another name that says *accepted* or
-        *started* has lost the claim. ``accepted_at`` and ``start_by`` go as ``worker``
-        does.
+        no ``start_by``, and the run counts from now: that is its ``started_at``, if it
+        had started. A stage sets how long the claim holds, to less as well. It never
+        goes back: of one that would, only the ``lease`` counts, as of a run that is
+        handed on. To accept again what has not begun lets it hold no longer than the
+        first time. Who has accepted it has it: a ``worker`` of another name that says
+        *accepted* or *started* has lost the claim. ``accepted_at`` and ``start_by`` go
+        as ``worker`` does.
 
         Args:
             renewals: At most one for each instance.
@@ -568,7 +568,9 @@ class InstanceStore(ABC):
         **A success that need not be kept** deletes its instance in the same write, if
         the outcome ``may_delete`` and the claim is current. It stays, and is completed,
         if it was claimed before, or has an ``error``, a ``key`` or a slot: a later
-        call may ask for it, and what is parked behind it is judged by when it ended.
+        call may ask for it, and what is parked behind it is judged by when it ended. It
+        also stays if its ``fire_time`` is after the store's time, so that a pause or an
+        edit knows of it.
 
         **Of runs that were called and did not succeed** the end is kept in the same
         write, for ``list_runs``, of the last ``RUNS_KEPT`` of each instance, a number
@@ -1107,6 +1109,7 @@ class Store(NodeStore, ByHandStore, InstanceStore, DefinitionStore, ReadStore):
     def delete_finished(self, retention: Retention, *, limit: int) -> int:
         """Delete instances that ended long ago, then completed definitions without any.
 
+        An instance whose ``fire_time`` is after the store's time stays until then.
         A definition goes once it has been completed for so long and has no instance
         left; if its id was passed, that is remembered from then on. So are its trigger
         and revision, and when it was completed. What is remembered of ids that were

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import closing
+from dataclasses import fields as all_fields
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -72,7 +73,7 @@ from go_scheduler.triggers.stored import dump_trigger
 from go_scheduler.triggers.times import LAST_INSTANT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from go_scheduler.stores.base import Store
     from go_scheduler.stores.messages import Put
@@ -133,6 +134,7 @@ fields = st.builds(
 )
 results = st.sampled_from([None, '"ä"', "[1]"])
 no_claim = st.just(Claim(instance_id=UUID(int=0), attempt=0))
+# Only a run that is handed on has a stage.
 renewals = st.builds(
     Renewal,
     claim=no_claim,
@@ -141,7 +143,7 @@ renewals = st.builds(
     worker=st.sampled_from([None, "ä", "b"]),
     stage=st.none() | st.sampled_from(Stage),
     progress=results,
-)
+).map(lambda each: each if each.handed_on else replace(each, stage=None))
 releases = st.builds(
     Release, claim=no_claim, delay=seconds, reason=st.sampled_from([None, "no fuel"])
 )
@@ -258,7 +260,8 @@ class StorePair(RuleBasedStateMachine):
 
     def _alike(self, call: Callable[[Store], object]) -> None:
         expected, found = call(self.oracle), call(self.store)
-        assert found == expected, f"{found}\nis not what MemoryStore has:\n{expected}"
+        if found != expected:
+            raise AssertionError("\n".join(_differences(found, expected)))
 
     def _alike_by_id(self, call: Callable[[Store], Sequence[TaskDefinition]]) -> None:
         self._alike(
@@ -312,15 +315,12 @@ class StorePair(RuleBasedStateMachine):
 
     def _definition(self, store: Store, given: TaskDefinition) -> object:
         """The stored fields of a definition, with the anchor of its trigger."""
-        return (
-            given,
-            dump_trigger(given.trigger),
-            given.next_fire_time,
-            (given.paused, given.note, given.paused_at, given.last_pause),
-            (given.overdue, given.owner),
-            given.completed_at,
-            revision_of(given) - self._first(store, given.id),
-        )
+        return {
+            **_set_by_users(given),
+            **_named(given, *_KEPT_OF_DEFINITIONS),
+            "trigger": dump_trigger(given.trigger),
+            "revision": revision_of(given) - self._first(store, given.id),
+        }
 
     def _stored(self) -> Sequence[TaskDefinition]:
         return self.oracle.select_definitions(limit=ALL)
@@ -381,23 +381,52 @@ class StorePair(RuleBasedStateMachine):
         return data.draw(st.lists(latest, min_size=1, max_size=most, unique=True))
 
 
-def seen_of(given: TaskInstance) -> object:
+_KEPT_OF_DEFINITIONS = (
+    *("next_fire_time", "paused", "note", "paused_at", "last_pause", "overdue"),
+    *("owner", "completed_at"),
+)
+_PROMISED_OF_INSTANCES = (
+    *("state", "fire_time", "execute_at", "due_at", "attempt", "runs", "hangs"),
+    *("claimed_by", "started_at", "completed_at", "ended_attempt", "error", "parked"),
+    *("skipped", "payload", "key", "backfilled", "reopened_at", "created_at"),
+)
+
+
+def _named(given: object, *names: str) -> dict[str, object]:
+    return {name: getattr(given, name) for name in names}
+
+
+def _set_by_users(given: TaskDefinition) -> dict[str, object]:
+    """The fields by which definitions are equal."""
+    return _named(given, *(each.name for each in all_fields(given) if each.compare))
+
+
+def seen_of(given: TaskInstance) -> dict[str, object]:
     """The fields of an instance that the interface promises, except its id."""
     owned = given.state in (*RUNS, State.CLAIMED)
     unstarted = given.state in (State.PENDING, State.CLAIMED)
-    return (
-        given.state,
-        given.definition if unstarted else given.definition.id,
-        (given.fire_time, given.execute_at, given.due_at),
-        (given.attempt, given.runs, given.hangs, given.claimed_by),
-        given.expires_at if owned else None,
-        (given.started_at, given.completed_at, given.ended_attempt, given.error),
-        given.cancel_requested and owned,
-        given.parked,
-        given.skipped,
-        (given.payload, given.key, given.backfilled, given.reopened_at),
-        given.created_at,
-    )
+    of = given.definition
+    return {
+        **_named(given, *_PROMISED_OF_INSTANCES),
+        "definition_id": of.id,
+        "definition": _set_by_users(of) if unstarted else None,
+        "expires_at": given.expires_at if owned else None,
+        "cancel_requested": given.cancel_requested and owned,
+    }
+
+
+def _differences(found: Any, expected: Any, *place: object) -> Iterator[str]:
+    """Where two answers differ: the ids and fields, and what each store has there."""
+    if type(found) is type(expected) is dict:
+        for key in {**expected, **found}:
+            both = found.get(key, "nothing"), expected.get(key, "nothing")
+            yield from _differences(*both, *place, key)
+    elif type(found) is type(expected) in (list, tuple) and len(found) == len(expected):
+        for number, both in enumerate(zip(found, expected, strict=True)):
+            yield from _differences(*both, *place, number)
+    elif found != expected:
+        where = " ".join(map(str, place or ["the answer"]))
+        yield f"{where}: {found!r}, MemoryStore has {expected!r}"
 
 
 class StoreMachine(StorePair):
@@ -465,7 +494,6 @@ class StoreMachine(StorePair):
     def stores_are_alike(self) -> None:
         """Both stores have the same content."""
         self._alike_by_id(lambda store: store.select_definitions(limit=ALL))
-        self._alike(lambda store: dict(counts_by_state(store)))
         self._alike(
             lambda store: {
                 each.id: (dump_trigger(each.trigger), each.completed_at)
@@ -476,15 +504,16 @@ class StoreMachine(StorePair):
         def read(store: Store) -> object:
             found = store.select(limit=ALL)
             return {
-                self._known(store, each): (
-                    seen_of(each),
-                    (each.worker, each.result),
-                    (each.accepted_at, each.start_by, each.progress),
-                )
+                self._known(store, each): {
+                    **seen_of(each),
+                    **_named(each, "worker", "result", "accepted_at", "start_by"),
+                    "progress": each.progress,
+                }
                 for each in found
             }
 
         self._alike(read)
+        self._alike(lambda store: dict(counts_by_state(store)))
 
     @rule(
         new_id=ids,

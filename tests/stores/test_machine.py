@@ -314,6 +314,42 @@ def test_the_machine_knows_a_definition_that_is_declared_no_more() -> None:
     assert machine._deleted == {(True, FIRST): 1, (False, FIRST): 1}
 
 
+def test_the_machine_says_which_fields_differ() -> None:
+    machine = MemoryMachine()
+    declare(machine, "one")
+    machine.add(FIRST, [None], None, timedelta(0), None)
+    machine.stores_are_alike()
+    [added] = machine.store.select()
+    machine.store.cancel_instances({added.id: None})
+    state, completed_at, definition = said_by(machine)
+    assert state == (
+        f"{added.id} state: {State.CANCELLED!r}, MemoryStore has {State.PENDING!r}"
+    )
+    assert completed_at == (
+        f"{added.id} completed_at: {machine.clock.now()!r}, MemoryStore has None"
+    )
+    assert definition.startswith(f"{added.id} definition: None, MemoryStore has {{")
+    [read] = machine.store.select_definitions()
+    machine.store.put_definitions([replace(read, queue="b", revision=None)])
+    assert said_by(machine) == [
+        f"{FIRST} queue: 'b', MemoryStore has 'default'",
+        f"{FIRST} revision: 1, MemoryStore has 0",
+    ]
+    machine.store.delete_definitions([FIRST])
+    [gone] = said_by(machine)
+    assert gone.startswith(f"{FIRST}: 'nothing', MemoryStore has {{")
+    machine.store.keep_setting("a", "1")
+    with pytest.raises(AssertionError, match=r"^the answer: '1', MemoryStore has '2'$"):
+        machine.keep_setting("a", "2")
+
+
+def said_by(machine: StoreMachine) -> Sequence[str]:
+    """What a machine says whose stores differ."""
+    with pytest.raises(AssertionError) as caught:
+        machine.stores_are_alike()
+    return str(caught.value).splitlines()
+
+
 @pytest.mark.parametrize("change", ["edits", "deletes"])
 def test_the_machine_knows_a_backfill_that_comes_too_late(change: str) -> None:
     machine = MemoryMachine()

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     from go_scheduler.clock import Clock
     from go_scheduler.models import TaskDefinition, TaskInstance
+    from go_scheduler.stores.memory.snapshots import Snapshot
     from go_scheduler.stores.messages import Claimant
 
 
@@ -117,6 +118,35 @@ def first_of(store: MemoryStore, answer: Mapping[UUID, object]) -> object:
     return dict([*answer.items()][:1])
 
 
+def forgets(
+    **kept: Callable[[Snapshot], object],
+) -> Callable[[MemoryStore, Any], object]:
+    """Makes a store keep less than it had; a function says what of it is kept."""
+
+    def forget(store: MemoryStore, value: Any) -> Any:
+        had = store.snapshot()
+        less: dict[str, Any] = {name: each(had) for name, each in kept.items()}
+        store.restore(replace(had, **less))
+        return value
+
+    return forget
+
+
+def unended(had: Snapshot) -> Sequence[TaskInstance]:
+    """The instances that have not ended."""
+    return [each for each in had.instances if each.completed_at is None]
+
+
+def unless_ended_when_due(had: Snapshot) -> Mapping[UUID, UUID]:
+    """Behind which instance one was parked, unless that ended when this one is due."""
+    found = {each.id: each for each in had.instances}
+    return {
+        id: holder
+        for id, holder in had.behind.items()
+        if found[holder].completed_at != found[id].due_at
+    }
+
+
 class SucceedsTwice(MemoryStore):
     """Says to the second success as well that it was the first."""
 
@@ -167,6 +197,29 @@ class RepeatsThePage(MemoryStore):
         return Page([*first, *found][: page.get("limit", 100)], next=found.next)
 
 
+class PausesByRows(MemoryStore):
+    """Takes back what comes behind the last end that is kept, whatever the time is."""
+
+    def pause_definitions(self, ids: Any, **options: Any) -> Any:
+        ends = [each.execute_at for each in self.select() if each.completed_at]
+        now = self._time
+        self._time = lambda: max(ends)
+        paused = super().pause_definitions(ids, **options)
+        self._time = now
+        return paused
+
+
+class TakesTurnsAsGiven(MemoryStore):
+    """Lets those take a slot in the order given that are due together."""
+
+    def start_instances(self, claimant: Claimant, claims: Any) -> Any:
+        due = {each.id: each.due_at for each in self.select()}
+        in_turn = sorted(claims, key=lambda each: due[each.instance_id])
+        start = super().start_instances
+        answers = [start(claimant, [each]) for each in in_turn]
+        return Answer(done=[row for each in answers for row in each.done])
+
+
 class Racing(MemoryStore):
     """A store whose callers meet between two steps."""
 
@@ -213,6 +266,8 @@ NOTICED: list[tuple[str, type[MemoryStore]]] = [
     ("test_where_one_definition_conflicts_none_is_put", PutsInPart),
     ("test_by_what_the_metadata_contains", FindsExactMetadata),
     ("test_a_page_has_what_meets_every_condition", RepeatsThePage),
+    ("test_no_fire_time_that_has_passed_fires_again", PausesByRows),
+    ("test_of_those_due_together_the_turn_is_by_execute_at", TakesTurnsAsGiven),
     # It fires whatever the definition was when it was read.
     (
         "test_the_same_firing_wins_once",
@@ -330,6 +385,31 @@ NOTICED: list[tuple[str, type[MemoryStore]]] = [
     (
         "test_a_success_that_need_not_be_kept_is_deleted",
         broken("finish_instances", asked=each(deletes=False)),
+    ),
+    # It deletes the success of a later attempt as well.
+    (
+        "test_what_was_claimed_before_stays",
+        broken("finish_instances", answered=forgets(instances=unended)),
+    ),
+    # It forgets the revisions of deleted definitions at any cleanup.
+    (
+        "test_no_cleanup_forgets_the_revision_of_a_delete_too_soon",
+        broken("delete_finished", answered=forgets(first_revision=lambda _: 1)),
+    ),
+    # It knows at an edit what has begun by the instances that are there still.
+    (
+        "test_another_trigger_repeats_no_fire_time_that_has_begun",
+        broken("put_definitions", asked=forgets(fired_until=lambda _: {})),
+    ),
+    # It deletes what has ended before its fire time.
+    (
+        "test_a_pause_goes_back_over_no_end_that_is_to_be_deleted",
+        broken("delete_finished", answered=forgets(instances=unended)),
+    ),
+    # It judges nothing by a run that ended at the moment when it was due.
+    (
+        "test_a_run_that_ended_in_time_skips_nothing",
+        broken("finish_instances", answered=forgets(behind=unless_ended_when_due)),
     ),
     # It does not know what it has added.
     (

@@ -387,7 +387,7 @@ def _finish(outcome: RunOutcome, tables: Tables, now: datetime) -> bool:
             return False
     if row is None:
         return False
-    if outcome.may_delete and current is not None and not row.is_kept:
+    if outcome.may_delete and current is not None and not row.is_kept(now):
         tables.remove(row)
         _go_on(row, outcome.next_fire_time, tables, now)
         return True

@@ -165,11 +165,15 @@ class StoredInstance:
             and self.reopened_at is None
         )
 
-    @property
-    def is_kept(self) -> bool:
+    def is_kept(self, now: datetime) -> bool:
         """Whether it stays when it has succeeded, though successes are deleted."""
         asked_for = self.key is not None or self.slot is not None
-        return asked_for or self.attempt > 1 or self.error is not None
+        has_failed = self.attempt > 1 or self.error is not None
+        return asked_for or has_failed or self.is_to_come(now)
+
+    def is_to_come(self, now: datetime) -> bool:
+        """Whether its fire time is to come: a pause or an edit has to know of it."""
+        return self.fire_time is not None and self.fire_time > now
 
     @property
     def place(self) -> datetime | UUID:

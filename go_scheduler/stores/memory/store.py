@@ -66,8 +66,9 @@ class MemoryStore(MemoryDefinitions, MemoryInstances, MemoryReads, Store):
             }
             tables.stats = {key: each for key, each in stats if key.at >= counted_since}
             until, failed_until = now - retention.ended, now - retention.failed
-            deleted = tables.remove_ended(until, limit, failed=False)
-            deleted += tables.remove_ended(failed_until, limit - deleted, failed=True)
+            deleted = tables.remove_ended(until, limit, now, failed=False)
+            left = limit - deleted
+            deleted += tables.remove_ended(failed_until, left, now, failed=True)
             idle = tables.idle(until, limit - deleted)
             for of in idle:
                 tables.bury(of)

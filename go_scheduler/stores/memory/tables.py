@@ -400,10 +400,13 @@ class Tables:
         """Take instances due by then out of their lists, the earliest first."""
         return [self.instances[id] for _, id in self.pending.take(queues, until, limit)]
 
-    def remove_ended(self, until: datetime, limit: int, *, failed: bool) -> int:
+    def remove_ended(
+        self, until: datetime, limit: int, now: datetime, *, failed: bool
+    ) -> int:
         """Forget what ended by then, oldest first: what failed, or all others."""
-        rows = islice(self.ended[failed].values(), limit)
-        old = [*takewhile(lambda row: _completed_at(row) <= until, rows)]
+        rows = self.ended[failed].values()
+        ended = takewhile(lambda row: _completed_at(row) <= until, rows)
+        old = [*islice((row for row in ended if not row.is_to_come(now)), limit)]
         for row in old:
             self.remove(row)
         return len(old)

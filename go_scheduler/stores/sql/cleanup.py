@@ -10,9 +10,11 @@ from go_scheduler.stores.rules import note_forgotten
 from go_scheduler.stores.sql.database import Lane
 from go_scheduler.stores.sql.rows import (
     CONTACT_COLUMNS,
+    LATEST,
     read_contacts,
     write_announcement,
 )
+from go_scheduler.stores.sql.runs import COMING
 from go_scheduler.stores.sql.statement import Statement
 
 if TYPE_CHECKING:
@@ -29,7 +31,8 @@ if TYPE_CHECKING:
 
 
 # No index has ``attempt``: rows are read before they are chosen, and those that are
-# locked are skipped then.
+# locked are skipped then. One whose fire time is to come stays: by it a pause or an
+# edit knows that it has begun.
 def _delete_instances(index: str, equal: str) -> Statement:
     """Deletes instances that ended long ago, those that failed or all others."""
     return Statement(
@@ -41,6 +44,7 @@ WITH old AS MATERIALIZED (
    WHERE completed_at IS NOT NULL AND outcome {equal} 'failed'
      AND completed_at >= now() - CAST(:back AS interval)
      AND completed_at <= now() - CAST(:older_than AS interval)
+     AND ({COMING.replace("t.", "")}) IS NOT TRUE
      AND on_sqlite(length(id) = 32 AND id NOT GLOB '*[^0-9a-f]*')
    ORDER BY completed_at LIMIT :limit FOR UPDATE SKIP LOCKED),
 runs AS (
@@ -202,6 +206,7 @@ class SQLCleanup(Store):
         terms = {
             "older_than": older_than,
             "back": sweep.back + older_than,
+            "latest": LATEST,
             "limit": limit,
         }
         with self._statements.scanning(sweep):

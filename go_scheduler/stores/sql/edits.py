@@ -29,7 +29,7 @@ from go_scheduler.stores.sql.rows import (
     read_time,
     write_policies,
 )
-from go_scheduler.stores.sql.runs import NOT_ELSEWHERE, kept_if
+from go_scheduler.stores.sql.runs import COMING, NOT_ELSEWHERE, kept_if
 from go_scheduler.stores.sql.statement import Statement
 from go_scheduler.stores.sql.tables import contents, definitions, runs, tombstones
 from go_scheduler.triggers.base import utc
@@ -159,8 +159,6 @@ _THEIRS = """t.definition_key IN (SELECT k.key FROM batch AS k (key uuid))
 # Those of a fire time that never ran. One that was made to run again has failed before.
 _UNUSED = """t.fire_time IS NOT NULL AND t.backfilled IS NULL
    AND t.started_at IS NULL AND t.runs = 0 AND t.reopened_at IS NULL"""
-# A fire time that cannot be read is not to come.
-_COMING = "t.fire_time > now() AND t.fire_time <= CAST(:latest AS timestamptz)"
 _ANEW = "CASE WHEN NOT t.frozen THEN greatest(t.due_at, now()) END"
 
 
@@ -195,7 +193,7 @@ def _removed(after: str) -> Statement:
 DELETE FROM task_instances@task_instances_open_idx AS t
  WHERE {_THEIRS}
    AND {_UNUSED}
-   AND {_COMING}{after}
+   AND {COMING}{after}
 RETURNING t.fire_time
 """,
         ("fire_time",),
@@ -217,14 +215,14 @@ RETURNING s.name
 
 
 LOCK_OPEN = _locked()
-_LOCK_UNUSED = _locked(f"\n   AND {_UNUSED}\n   AND {_COMING}")
+_LOCK_UNUSED = _locked(f"\n   AND {_UNUSED}\n   AND {COMING}")
 REMOVE_UNUSED = _removed("")
 # The latest fire time to come of what has begun or ended: what ended is not open, but
 # says as well that it was its turn.
 _LAST_BEGUN = f"""
          SELECT max(b.fire_time) FROM task_instances@task_instances_fire_key AS b
           WHERE b.definition_key IN (SELECT k.key FROM batch AS k (key uuid))
-            AND {_COMING.replace("t.", "b.")}
+            AND {COMING.replace("t.", "b.")}
             AND NOT (b.completed_at IS NULL AND {_UNUSED.replace("t.", "b.")})"""
 _TAKE_BACK = _removed(f"\n   AND t.fire_time > coalesce(({_LAST_BEGUN}), now())")
 NOTE_BEGUN = Statement(

@@ -16,6 +16,7 @@ from go_scheduler.stores.base import InstanceStore
 from go_scheduler.stores.messages import Answer
 from go_scheduler.stores.sql.database import LATE_AFTER, LATE_WHEN_JOINED, Lane
 from go_scheduler.stores.sql.reader import as_parked, readable_claims
+from go_scheduler.stores.sql.rows import LATEST
 from go_scheduler.stores.sql.statement import (
     CLAIMED,
     DEFINITION,
@@ -104,6 +105,9 @@ WITH t AS (
     apart=True,
 )
 
+
+# A fire time that cannot be read is not to come.
+COMING = "t.fire_time > now() AND t.fire_time <= CAST(:latest AS timestamptz)"
 
 _ELSEWHERE = "worker", "accepted_at", "start_by", "progress"
 NOT_ELSEWHERE = ", ".join(f"{name} = NULL" for name in _ELSEWHERE)
@@ -379,7 +383,8 @@ _FINISH_WITH_RESULTS = _finish(results=True)
 _FINISH_IN_FULL = _finish(in_full=True, results=True)
 
 # Deletes what has succeeded and need not be kept. What stays is finished as above: on
-# CockroachDB no statement changes a table twice. The columns ``follow_up`` and
+# CockroachDB no statement changes a table twice. By one whose fire time is to come a
+# pause or an edit knows that it has begun. The columns ``follow_up`` and
 # ``keeps_result`` are not written yet.
 _DELETE_SUCCESSES = Write(
     Statement(
@@ -389,6 +394,7 @@ WITH ended AS (
    USING batch AS x (id uuid, attempt bigint, outcome word, next_at timestamptz)
    WHERE {_OWNED} AND t.attempt = 1
      AND t.error IS NULL AND t.key IS NULL AND t.slot IS NULL
+     AND ({COMING}) IS NOT TRUE
      AND t.follow_up IS NULL AND t.keeps_result IS NOT TRUE
   RETURNING t.id, t.definition_key, t.waits, x.next_at),{_gone_on()}
 SELECT id FROM ended
@@ -548,7 +554,7 @@ class SQLRuns(InstanceStore):
             Lane.BY_KEY,
             _DELETE_SUCCESSES,
             [_deleted_end(each) for each in over],
-            {"late": LATE_AFTER},
+            {"late": LATE_AFTER, "latest": LATEST},
             repeatable=False,
         )
         deleted = {row.id for row in rows}

@@ -237,6 +237,20 @@ class CleanupTests(StoreTests):
         again = rig.store.put_definitions([gone, over]).definitions
         assert [each.completed_at for each in again] == [None, None]
 
+    def test_no_cleanup_forgets_the_revision_of_a_delete_too_soon(
+        self, rig: Rig
+    ) -> None:
+        old = [rig.put(), rig.ended().definition]
+        rig.advance(MINUTE)
+        old = [rig.edit(each, name="other", revision=None) for each in old]
+        rig.delete(*old)
+        rig.advance(HOUR - TICK)
+        # The instance ended earlier than its definition was deleted.
+        assert rig.clean_up(older_than=HOUR, failed_older_than=ZERO) == 1
+        for each in old:
+            again = rig.put(replace(each, revision=None))
+            assert revision_of(again) > revision_of(each)
+
     def test_ids_are_forgotten_after_their_time(self, rig: Rig) -> None:
         rig.ended(_once())
         rig.advance(MINUTE)

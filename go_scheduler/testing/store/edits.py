@@ -230,16 +230,33 @@ class PauseTests(StoreTests):
             assert rig.state_of(first) is State.PENDING
             assert rig.claim(ahead=HOUR) == []
 
+    def test_a_pause_goes_back_over_no_end_that_is_to_be_deleted(
+        self, rig: Rig
+    ) -> None:
+        step = [START + number * SECOND for number in (1, 2, 3)]
+        for end in (rig.cancel, partial(rig.finish, deletes=True)):
+            read = rig.put()
+            rig.fire(read, *step, next_fire_time=START + HOUR)
+            first, second, third = rig.claim(ahead=HOUR)
+            assert end(second)
+            rig.clean_up()
+            assert rig.pause(read).next_fire_time == third.fire_time
+            assert rig.state_of(first) is State.PENDING
+            rig.delete(read)
+
     def test_no_fire_time_that_has_passed_fires_again(self, rig: Rig) -> None:
-        read = rig.put()
-        # The first one is to run after the second one, as by a jitter.
-        step = {"execute_times": (START + MINUTE, START + SECOND)}
-        rig.fire(read, START, START + SECOND, next_fire_time=START + HOUR, **step)
-        rig.advance(SECOND)
-        assert len(rig.run_due()) == 1
-        assert rig.clean_up() == 1
-        assert rig.pause(read).next_fire_time == START + HOUR
-        assert times(rig.instances(read)) == [START]
+        step = [START + number * SECOND for number in range(3)]
+        # The middle one is to run after the others, as by a jitter.
+        executed = {"execute_times": (START, START + MINUTE, START + 2 * SECOND)}
+        old = [rig.put(), rig.put()]
+        for read in old:
+            rig.fire(read, *step, next_fire_time=START + HOUR, **executed)
+        for number, deletes in enumerate((False, True)):
+            rig.advance(2 * number * SECOND)
+            assert len(rig.run_due(deletes=deletes)) == len(old)
+        for after in (rig.pause(old[0]), rig.edit(old[1], jitter=SECOND)):
+            assert after.next_fire_time == START + HOUR
+            assert times(rig.instances(after)) == step[:2]
 
     def test_a_run_that_stops_during_a_pause_is_frozen(self, rig: Rig) -> None:
         released, failed, lapsed, done = runs = [rig.running() for _ in range(4)]
@@ -456,23 +473,34 @@ class EditTests(StoreTests):
     def test_another_trigger_repeats_no_fire_time_that_has_begun(
         self, rig: Rig
     ) -> None:
-        soon = START + SECOND
-        new = rig.put(definition(soon))
-        rig.fire(new, next_fire_time=START + HOUR)
-        [run] = rig.claim(ahead=SECOND, lead=SECOND)
-        assert run.started_at == soon
+        soon, later = START + SECOND, START + HOUR
+        early, late = (rig.put(definition(soon)) for _ in range(2))
+        for each in (early, late):
+            rig.fire(each, next_fire_time=later)
+        claimed = rig.claim(ahead=SECOND, lead=SECOND)
+        assert {run.started_at for run in claimed} == {soon}
+        runs = {run.definition.id: run for run in claimed}
+        # One ends before its fire time, the other one at that time.
+        assert rig.finish(runs[early.id], deletes=True)
+        rig.clean_up()
         # Others are put meanwhile, one after the other.
         for trigger in (EVERY_TWO_HOURS, ForeignTrigger()):
-            rig.edit(rig.read(new), trigger=trigger, next_fire_time=soon)
-        assert rig.finish(run, deletes=True)
+            for each in (early, late):
+                rig.edit(rig.read(each), trigger=trigger, next_fire_time=soon)
         rig.advance(SECOND)
-        assert rig.fire(rig.read(new), soon, next_fire_time=START + HOUR) == []
-        [later] = rig.fire(rig.read(new), next_fire_time=START + 2 * HOUR)
-        assert later.fire_time == START + HOUR
-        # Whoever goes back there on purpose may.
-        once = {"trigger": ExecuteOnceTrigger(soon), "next_fire_time": soon}
-        back = rig.edit(rig.read(new), overdue=True, **once)
-        assert soon in times(rig.fire(back))
+        assert rig.finish(runs[late.id], deletes=True)
+        rig.clean_up()
+        for new in (early, late):
+            for trigger in (EVERY_TWO_HOURS, HOURLY):
+                assert rig.fire(rig.read(new), soon, next_fire_time=later) == []
+                # The next one finds no instance any more.
+                rig.edit(rig.read(new), trigger=trigger, next_fire_time=later)
+            [made] = rig.fire(rig.read(new), next_fire_time=START + 2 * HOUR)
+            assert made.fire_time == later
+            # Whoever goes back there on purpose may.
+            once = {"trigger": ExecuteOnceTrigger(soon), "next_fire_time": soon}
+            back = rig.edit(rig.read(new), overdue=True, **once)
+            assert soon in times(rig.fire(back))
 
     def test_another_trigger_goes_back_on_purpose(self, rig: Rig) -> None:
         new = rig.put()

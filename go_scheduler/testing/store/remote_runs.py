@@ -291,9 +291,9 @@ class BusRunTests(StoreTests):
         assert rig.read(instance).worker == WORKER
 
     def test_of_many_each_comes_as_far_as_is_said(self, rig: Rig) -> None:
-        given = [rig.running() for _ in range(5)]
-        stages = [PUBLISHED, ACCEPTED, STARTED, None, None]
-        values = [None, {"ä": [1]}, "NULL", "\"'\\,{}", None]
+        given = [*(rig.running() for _ in range(5)), rig.claimed()]
+        stages = [PUBLISHED, ACCEPTED, STARTED, None, None, STARTED]
+        values = [None, {"ä": [1]}, "NULL", "\"'\\,{}", None, None]
         renewals = [
             renewal_of(
                 each,
@@ -303,10 +303,11 @@ class BusRunTests(StoreTests):
             )
             for each, stage, value in zip(given, stages, values, strict=True)
         ]
-        assert len(rig.store.renew_claims(renewals).done) == 5
+        assert len(rig.store.renew_claims(renewals).done) == len(given)
         found = [rig.read(each) for each in given]
         assert [each.stage for each in found] == stages
         assert [each.progress for each in found] == values
+        assert [each.started_at for each in found] == [*5 * [START], None]
 
     def test_the_last_progress_is_shown_until_it_runs_anew(self, rig: Rig) -> None:
         instance = come_to(rig, STARTED)

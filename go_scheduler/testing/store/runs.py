@@ -300,6 +300,17 @@ class DeletionTests(StoreTests):
         rig.check(again, state=State.COMPLETED, ended_attempt=2)
         assert ends(rig, instance) == [(1, RunEnd.FAILED)]
 
+    def test_what_was_claimed_before_stays(self, rig: Rig) -> None:
+        released, unstarted, lapsed = rig.running(), rig.claimed(), rig.claimed()
+        for each in (released, unstarted):
+            assert rig.release(each)
+        rig.advance(HOUR)
+        again = rig.claim(lapsed=True)
+        assert {each.id for each in again} == {released.id, unstarted.id, lapsed.id}
+        for each in again:
+            assert rig.finish(each, deletes=True)
+            rig.check(each, state=State.COMPLETED, ended_attempt=2, error=None)
+
     def test_a_late_success_stays(self, rig: Rig) -> None:
         first, second = rig.passed_on()
         assert rig.finish(first, deletes=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 from functools import partial
+from itertools import pairwise
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
@@ -215,6 +216,20 @@ class SlotTests(StoreTests):
             assert runs.id == expected.id
             rig.finish(runs)
             settled(rig)
+
+    def test_of_those_due_together_the_turn_is_by_execute_at(self, rig: Rig) -> None:
+        made = rig.fired(excluding(lock="a"), *(START - n * SECOND for n in range(6)))
+        for each in rig.claim():
+            assert rig.release(each, MINUTE)
+        rig.advance(MINUTE)
+        latest_first = sorted(rig.claim(), key=attrgetter("execute_at"), reverse=True)
+        assert {each.due_at for each in latest_first} == {rig.now()}
+        [runs] = [each for each in rig.start(*latest_first) if not each.parked]
+        for before, following in pairwise(made):
+            assert runs.id == before.id
+            rig.finish(runs)
+            assert ids(settled(rig).unparked) == [following.id]
+            [runs] = go(rig)
 
     def test_a_lost_claim_takes_no_slot(self, rig: Rig) -> None:
         rig.fired(excluding(lock="a"))
@@ -574,12 +589,15 @@ class ReviewTests(StoreTests):
         assert settled(rig) == NOTHING
 
     def test_a_run_that_ended_in_time_skips_nothing(self, rig: Rig) -> None:
-        runs, parked = due_in_turn(rig, Overlap.SKIP)
-        rig.advance(SECOND - TICK)
-        rig.finish(runs)
+        in_time, goes_on = due_in_turn(rig, Overlap.SKIP)
+        too_late, met = due_in_turn(rig, Overlap.SKIP)
+        for run, later in ((in_time, SECOND - TICK), (too_late, TICK)):
+            rig.advance(later)
+            rig.finish(run)
+        assert rig.now() == met.due_at
         rig.advance(MINUTE)
         found = settled(rig)
-        assert (found.skipped, ids(found.unparked)) == ([], [parked.id])
+        assert (ids(found.skipped), ids(found.unparked)) == ([met.id], [goes_on.id])
 
     def test_an_ended_run_of_another_skips_nothing(self, rig: Rig) -> None:
         runs = started(rig, excluding(Overlap.ALLOW, lock="a"))

@@ -27,7 +27,9 @@ local function delete_ended(outcomes, at)
   instances_of(members)
   for _, member in ipairs(members) do
     local row = instance(id_of(member))
-    if row then
+    if row and is_to_come(row) then
+      left = left + 1
+    elseif row then
       emptied[row.of] = true
       forget(row)
     else

@@ -12,7 +12,8 @@ end
 -- Whether it stays when it has succeeded, though successes are deleted.
 local function is_kept(row)
   local of = definition(row.of)
-  return row.attempt > 1 or row.error or row.key or row.slot or not of or of.gone
+  local is_whole = of and not of.gone and not is_to_come(row)
+  return row.attempt > 1 or row.error or row.key or row.slot or not is_whole
 end
 
 local function delete_success(row, each)

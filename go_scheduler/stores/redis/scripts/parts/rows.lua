@@ -39,6 +39,11 @@ local function is_fired(row)
   return row.fire_time and not row.backfilled
 end
 
+-- Whether its fire time is to come: a pause or an edit has to know of it.
+local function is_to_come(row)
+  return row.fire_time and row.fire_time > now
+end
+
 -- The sorted sets in which it stands as long as it is kept, and as what.
 local function lasting_places(row)
   local at = row.execute_at .. row.id
