@@ -69,6 +69,8 @@ def story(store: Store, clock: ManualClock) -> None:
     clock.advance(SECOND)
     renew(store, first)
     start(store, first)
+    # A node may have both.
+    start(store, first, second)
     finish(store, first, Outcome.FAILED)
     release(store, first)
     finish(store, second, None)

@@ -119,9 +119,17 @@ def _started(asked: Any, answer: Any) -> Iterator[Step]:
 
 def _start(asked: Any, answer: Answer[Any] | None) -> Iterator[Step]:
     done = None if answer is None else {each.id: each for each in answer.done}
+    claims = {(each.instance_id, each.attempt) for each in asked.claims}
     for each in asked.claims:
         found = None if done is None else done.get(each.instance_id)
-        if found is None:
+        if (
+            found
+            and found.attempt != each.attempt
+            and (found.id, found.attempt) in claims
+        ):
+            # A node asked for a former claim as well, and this is no answer to that.
+            yield _claim("start", each, {})
+        elif found is None:
             yield _claim(
                 "start", each, done, lease=asked.claimant.lease.total_seconds()
             )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 # Imported first, it has Alembic say nothing, which the next one imports.
@@ -12,13 +13,14 @@ from go_scheduler.stores.migrations import operating  # noqa: F401
 # SQLAlchemy looks for it by itself, and does not say what to install.
 import sqlalchemy_cockroachdb  # type: ignore[import-untyped] # noqa: F401
 from sqlalchemy import func, select
-from sqlalchemy.exc import OperationalError, ProgrammingError
+from sqlalchemy.exc import DBAPIError, OperationalError, ProgrammingError
 
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.stores.hints import LastWork, Polls
 from go_scheduler.stores.postgresql.dialect import PostgreSQLDialect, array
-from go_scheduler.stores.postgresql.driver import EngineKind, within
+from go_scheduler.stores.postgresql.driver import EngineKind, fault_of, within
 from go_scheduler.stores.postgresql.store import PostgreSQLStore
+from go_scheduler.stores.sql.database import IS_REPEATED, Fault, Result
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -118,6 +120,13 @@ class CockroachDBStore(PostgreSQLStore):
             self._last_work.note()
         return claimed
 
+    def _in_transaction(
+        self, connection: Connection, work: Callable[[Connection], Result]
+    ) -> Result:
+        if IS_REPEATED in connection.get_execution_options():
+            work = partial(restarted, work=work)
+        return super()._in_transaction(connection, work)
+
     def _make_dialect(self, clock: Clock | None) -> CockroachDBDialect:
         return CockroachDBDialect(clock, follower_reads=self._follower_reads)
 
@@ -196,6 +205,31 @@ class CockroachDBDialect(PostgreSQLDialect):
         return within("PRIORITY HIGH", connection, read)
 
 
+def restarted(connection: Connection, work: Callable[[Connection], Result]) -> Result:
+    """Call ``work`` in a transaction, and again if it meets a conflict.
+
+    The transaction keeps its locks meanwhile. Without them a definition could fire
+    before each try, which would conflict with what becomes of the instances.
+    """
+    connection.exec_driver_sql(f"SAVEPOINT {_RESTART}")
+    restarts = 0
+    while True:
+        try:
+            result = work(connection)
+            # This is the commit.
+            connection.exec_driver_sql(f"RELEASE SAVEPOINT {_RESTART}")
+        except DBAPIError as error:
+            restarts += 1
+            if restarts > _MOST_RESTARTS or fault_of(error)[0] is not Fault.CONFLICT:
+                raise
+            connection.exec_driver_sql(f"ROLLBACK TO SAVEPOINT {_RESTART}")
+        else:
+            return result
+
+
+# To CockroachDB this name says that the whole transaction is repeated.
+_RESTART = "cockroach_restart"
+_MOST_RESTARTS = 10
 _LOCKED = "55P03"
 
 

@@ -61,7 +61,7 @@ _T = TypeVar("_T")
 _Row = TypeVar("_Row")
 
 _FAILED_AFTER = 120
-_MOST_LISTED = 10_000
+_MOST_LISTED = 100_000
 
 
 def at_once(*calls: Callable[[], _T]) -> list[_T]:

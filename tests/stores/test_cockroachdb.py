@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from functools import partial
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
@@ -11,7 +11,7 @@ from uuid import uuid4
 
 import psycopg
 import pytest
-from psycopg.errors import LockNotAvailable, QueryCanceled
+from psycopg.errors import LockNotAvailable, QueryCanceled, SerializationFailure
 from sqlalchemy import create_engine, event, exc, make_url, select
 
 from go_scheduler import OnDemandTrigger, Scheduler, TaskDefinition
@@ -22,10 +22,14 @@ from go_scheduler.errors import (
     StoreUnavailableError,
 )
 from go_scheduler.stores.base import LOOKED_AT
-from go_scheduler.stores.cockroachdb import CockroachDBDialect
+from go_scheduler.stores.cockroachdb import (
+    CockroachDBDialect,
+    CockroachDBStore,
+    restarted,
+)
 from go_scheduler.stores.filters import CLAIMABLE, DefinitionOrder, Filter, Order
 from go_scheduler.stores.postgresql.store import PostgreSQLStore
-from go_scheduler.stores.sql.database import Lane
+from go_scheduler.stores.sql.database import IS_REPEATED, Lane
 from go_scheduler.stores.sql.reader import ContentsCache
 from go_scheduler.stores.sql.tables import definitions
 from go_scheduler.testing.builders import (
@@ -58,6 +62,7 @@ PAST = "BEGIN AS OF SYSTEM TIME follower_read_timestamp()"
 READS = "attempt < 9000000000000000000"
 APART = " AND false"
 NEVER = "no claim says this"
+PSYCOPG = "postgresql+psycopg"
 WEAKER = "it is at READ COMMITTED: .* set default_transaction_isolation to SERIALIZABLE"
 
 
@@ -263,6 +268,42 @@ def test_in_a_transaction_of_the_users_nothing_is_read_in_another_one() -> None:
         with pytest.raises(exc.OperationalError):
             read(connection, reading(LockNotAvailable))
     assert connection.executed == ["SELECT", "SELECT"]
+
+
+ANEW = ["ROLLBACK TO SAVEPOINT cockroach_restart", "SELECT"]
+DONE = ["RELEASE SAVEPOINT cockroach_restart"]
+
+
+@pytest.mark.parametrize(
+    ("error", "then"),
+    [(SerializationFailure, [*ANEW, *DONE]), (LockNotAvailable, []), (None, DONE)],
+)
+def test_a_transaction_that_is_tried_again_keeps_its_locks(
+    postgresql_url: str, error: type[psycopg.Error] | None, then: list[str]
+) -> None:
+    executed: list[str] = []
+    engine = create_engine(make_url(postgresql_url).set(drivername=PSYCOPG))
+    event.listen(engine, "before_cursor_execute", lambda *all: executed.append(all[2]))
+    with (
+        closing(CockroachDBStore("cockroachdb://nowhere")) as store,
+        engine.connect() as connection,
+        suppress(exc.OperationalError),
+    ):
+        connection.execution_options(**{IS_REPEATED: True})
+        assert store._in_transaction(connection, reading(error)) == "read"
+    engine.dispose()
+    assert executed == ["SAVEPOINT cockroach_restart", "SELECT", *then]
+
+
+def test_a_transaction_that_conflicts_each_time_ends() -> None:
+    connection = cast("Any", Told())
+
+    def conflict(_: object) -> None:
+        raise exc.OperationalError("", {}, SerializationFailure())
+
+    with pytest.raises(exc.OperationalError):
+        restarted(connection, conflict)
+    assert connection.executed == ["SAVEPOINT cockroach_restart", *ANEW[:1] * 10]
 
 
 # Claims and reads that meet locks, as they do on CockroachDB.

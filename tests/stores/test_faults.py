@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 import threading
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, cast
 
 import psycopg
@@ -61,7 +60,6 @@ from tests.servers import libpq
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from contextlib import AbstractContextManager
     from datetime import datetime, timedelta
 
     from sqlalchemy import Connection
@@ -217,26 +215,22 @@ def test_an_unknown_end_is_not_repeated_where_that_would_lie(
     assert not finish(real_store, instance, Outcome.FAILED)
 
 
-def unknown(
-    store: PostgreSQLStore,
-) -> Callable[[Connection], AbstractContextManager[None]]:
-    """Begins transactions of which nobody is told that they were committed."""
-    begin = store._database._transaction
+def unknown(store: PostgreSQLStore) -> Callable[..., object]:
+    """Makes transactions of which nobody is told that they were committed."""
+    commit = store._database._in_transaction
 
-    @contextmanager
-    def transaction(connection: Connection) -> Iterator[None]:
-        with begin(connection):
-            yield
+    def in_transaction(connection: Connection, work: Callable[..., object]) -> object:
+        commit(connection, work)
         raise exc.OperationalError("", {}, ERRORS.StatementCompletionUnknown())
 
-    return transaction
+    return in_transaction
 
 
 def test_an_unknown_commit_of_a_delete_is_no_answer(
     real_store: PostgreSQLStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read = put(real_store)
-    monkeypatch.setattr(real_store._database, "_transaction", unknown(real_store))
+    monkeypatch.setattr(real_store._database, "_in_transaction", unknown(real_store))
     with pytest.raises(StoreUnavailableError, match="40003"):
         real_store.delete_definitions({read.id})
     assert real_store.select_definitions() == []
@@ -247,7 +241,7 @@ def test_an_unknown_commit_of_a_retry_is_no_answer_and_is_not_repeated(
 ) -> None:
     instance = running(real_store, definition(real_store.now()))
     finish(real_store, instance, Outcome.FAILED, error="no paper")
-    monkeypatch.setattr(real_store._database, "_transaction", unknown(real_store))
+    monkeypatch.setattr(real_store._database, "_in_transaction", unknown(real_store))
     with pytest.raises(StoreUnavailableError, match="40003"):
         real_store.reopen_instances({instance.id})
     monkeypatch.undo()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -11,6 +12,7 @@ import psycopg
 import pytest
 from sqlalchemy import event, exc
 
+from go_scheduler.clock import ZERO
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.models import Skipped, State, TaskDefinition
 from go_scheduler.policies import Overlap
@@ -18,6 +20,7 @@ from go_scheduler.stores.rules import EDITED, Declaration, Removed
 from go_scheduler.stores.sql.database import Lane
 from go_scheduler.stores.sql.store import SQLStore
 from go_scheduler.testing.builders import (
+    EVERY_TWO_HOURS,
     HOUR,
     OTHER_NODE,
     SECOND,
@@ -25,16 +28,19 @@ from go_scheduler.testing.builders import (
     add,
     at_once,
     claim,
+    claimant,
     clean_up,
     definition,
     ended,
     finish,
     fire,
+    firing,
     instances,
     put,
     start,
 )
 from go_scheduler.testing.clock import START
+from go_scheduler.testing.settling import settle
 from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
 from tests import servers
 from tests.conftest import LOCKING
@@ -51,6 +57,7 @@ if TYPE_CHECKING:
 
 ONE = definition(key=1)
 READ = "LEFT OUTER JOIN task_contents"
+FEW = 4
 LIST = "WHERE task_definitions.owner ="
 POSTGRESQL = pytest.mark.parametrize("engine", LOCKING[:1])
 
@@ -60,6 +67,13 @@ def engine(request: pytest.FixtureRequest) -> str:
     """The kind of store: on SQLite nobody else writes within a transaction."""
     kind: str = request.param
     return kind
+
+
+@pytest.fixture
+def other(store: Store, store_url: str, clock: ManualClock) -> Iterator[Store]:
+    """The same store, of another node."""
+    with servers.opened(store_url, clock, has_tables=True) as other:
+        yield other
 
 
 @contextmanager
@@ -86,6 +100,25 @@ def interrupted(
     finally:
         event.remove(engine, f"{when}_cursor_execute", interrupt)
     assert not calls
+
+
+@contextmanager
+def interrupted_each_time(
+    store: Store, statement: str, call: Callable[[], object]
+) -> Iterator[None]:
+    """Make a call before each of the store's statements that has this text."""
+    assert isinstance(store, SQLStore)
+
+    def interrupt(_: object, __: object, executed: str, *___: object) -> None:
+        if statement in executed:
+            call()
+
+    engine = store._database._engines[Lane.BY_HAND]
+    event.listen(engine, "before_cursor_execute", interrupt)
+    try:
+        yield
+    finally:
+        event.remove(engine, "before_cursor_execute", interrupt)
 
 
 once_it_has_read = partial(interrupted, statement=READ, when="after")
@@ -193,6 +226,63 @@ def test_what_fires_while_its_trigger_is_edited_is_recorded_once(
     assert records == [Skipped.itself(START, EDITED)] * overtaken
 
 
+class Fires:
+    """Fires a definition at each call, unless somebody has locked it."""
+
+    def __init__(self, store: Store, read: TaskDefinition) -> None:
+        self._store = store
+        self._read = read
+        self.count = 0
+
+    def __call__(self) -> None:
+        at = START - HOUR + self.count * SECOND
+        step = firing(
+            replace(self._read, next_fire_time=at), next_fire_time=at + SECOND
+        )
+        self.count += len(self._store.fire_definitions([step]).done)
+
+
+def test_what_fires_before_it_is_written_each_time_is_edited_all_the_same(
+    store: Store, other: Store
+) -> None:
+    """Who tries again lets nobody fire it."""
+    read = put(store, definition(START - HOUR))
+    fire_first = Fires(other, read)
+    with interrupted_each_time(store, "UPDATE task_definitions SET", fire_first):
+        moved = put(store, replace(read, trigger=WAITING))
+    assert store.get_definition(read.id) == moved
+    assert fire_first.count
+
+
+def test_what_fires_and_is_claimed_each_time_is_edited_all_the_same(
+    store: Store, other: Store
+) -> None:
+    """Who tries again on CockroachDB lets nobody fire it until that has succeeded."""
+    read = put(store, definition(START - HOUR))
+    fire_first = Fires(other, read)
+    for _ in range(FEW):
+        fire_first()
+    settle(store)
+    claimed: list[TaskInstance] = []
+
+    def claim_one() -> None:
+        queues = claimant(OTHER_NODE)
+        claimed.extend(
+            other.claim_instances(
+                queues, ahead=ZERO, lead=ZERO, limit=1, lapsed=None, deadline=START
+            )
+        )
+
+    with (
+        interrupted_each_time(store, READ, fire_first),
+        interrupted_each_time(store, "UPDATE task_instances", claim_one),
+    ):
+        moved = put(store, replace(read, trigger=EVERY_TWO_HOURS))
+    assert store.get_definition(read.id) == moved
+    states = Counter(each.state for each in instances(store, read))
+    assert states[State.RUNNING] == len(claimed) > 0
+
+
 @POSTGRESQL
 def test_an_id_passed_while_its_definition_is_cleaned_up_is_not_said_to_have_ended(
     store: PostgreSQLStore, monkeypatch: pytest.MonkeyPatch
@@ -225,13 +315,6 @@ def test_a_definition_to_which_somebody_adds_meanwhile_is_not_cleaned_up(
 
 
 # Starts.
-
-
-@pytest.fixture
-def other(store: Store, store_url: str, clock: ManualClock) -> Iterator[Store]:
-    """The same store, of another node."""
-    with servers.opened(store_url, clock, has_tables=True) as other:
-        yield other
 
 
 # Elsewhere a write that has read what is no longer true is made anew.

@@ -126,17 +126,16 @@ class TestLocks:
 
     def test_a_transaction_that_fails_is_over(self, store: SQLiteStore) -> None:
         def delete_and_fail(connection: Connection) -> None:
-            with store._database.transaction(connection):
-                connection.exec_driver_sql("DELETE FROM task_definitions")
-                raise ZeroDivisionError
+            connection.exec_driver_sql("DELETE FROM task_definitions")
+            raise ZeroDivisionError
 
-        def fail(connection: Connection) -> object:
-            with pytest.raises(ZeroDivisionError):
-                delete_and_fail(connection)
+        def is_open(connection: Connection) -> object:
             return connection.connection.dbapi_connection.in_transaction  # type: ignore[union-attr]
 
         new = put(store)
-        assert store._database.run(Lane.BY_KEY, fail) is False
+        with pytest.raises(ZeroDivisionError):
+            store._database.transact(delete_and_fail)
+        assert store._database.run(Lane.BY_KEY, is_open) is False
         assert store.select_definitions() == [new]
 
     def test_threads_are_served_in_turn(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -21,14 +20,14 @@ from go_scheduler.stores.postgresql.executing import (
     ServerStatements,
 )
 from go_scheduler.stores.postgresql.listener import Listener
-from go_scheduler.stores.sql.database import Database, Lane
+from go_scheduler.stores.sql.database import Database, Lane, Result
 from go_scheduler.stores.sql.questions import QUESTIONS
 from go_scheduler.stores.sql.schema import Schema
 from go_scheduler.stores.sql.spare import Spare, connect_as
 from go_scheduler.stores.sql.store import SQLStore
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from datetime import datetime
 
     from sqlalchemy import Connection
@@ -90,7 +89,10 @@ class PostgreSQLStore(SQLStore):
             for lane, engine in engines.items()
         ]
         database = Database(
-            engines, fault_of=fault_of, transaction=self._transaction, spares=spares
+            engines,
+            fault_of=fault_of,
+            in_transaction=self._in_transaction,
+            spares=spares,
         )
         self._hints = hints
         self._listen = partial(connect_as, engines[Lane.NEW], connects[Lane.NEW])
@@ -150,11 +152,12 @@ class PostgreSQLStore(SQLStore):
         through_pooler = self._hints is True
         return None if self._hints is False else Listener(self._listen, through_pooler)
 
-    @contextmanager
-    def _transaction(self, connection: Connection) -> Iterator[None]:
+    def _in_transaction(
+        self, connection: Connection, work: Callable[[Connection], Result]
+    ) -> Result:
         level = self._kind.isolation_level
         with connection.execution_options(isolation_level=level).begin():
-            yield
+            return work(connection)
 
     def _make_dialect(self, clock: Clock | None) -> PostgreSQLDialect:
         return PostgreSQLDialect(clock, notifies=self._hints is not False)

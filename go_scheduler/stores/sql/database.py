@@ -37,7 +37,6 @@ from go_scheduler.stores.rules import NORMAL, Turns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
-    from contextlib import AbstractContextManager
 
     from sqlalchemy import Connection, Engine, QueuePool
 
@@ -83,6 +82,9 @@ class Lane(Enum):
 FOR_USERS = (Lane.BY_HAND, Lane.NEW)
 """Those on which a user waits, for a lock as well."""
 
+IS_REPEATED = "go_scheduler_is_repeated"
+"""The execution option that connections have whenever something is tried again."""
+
 
 class Fault(Enum):
     """The meaning of an error for the statement that met it."""
@@ -109,7 +111,7 @@ class Database:
     Args:
         engines: The engine of each lane, whose connections are in autocommit.
         fault_of: Tells what an error of the driver means, and its code.
-        transaction: Begins a transaction on a connection, for a ``with`` statement.
+        in_transaction: Calls a function within a transaction on a connection.
         spares: The spare connections of lanes whose connections are replaced.
 
     Attributes:
@@ -123,13 +125,13 @@ class Database:
         engines: Mapping[Lane, Engine],
         *,
         fault_of: Callable[[BaseException], tuple[Fault, str]],
-        transaction: Callable[[Connection], AbstractContextManager[object]],
+        in_transaction: Callable[[Connection, Callable[[Connection], Any]], Any],
         spares: Sequence[Spare] = (),
     ) -> None:
         self.repeats: Counter[str] = Counter()
         self._engines = engines
         self._fault_of = fault_of
-        self._transaction = transaction
+        self._in_transaction = in_transaction
         self._spares = spares
         self._closed = threading.Event()
         self._was_closed = False
@@ -161,6 +163,8 @@ class Database:
         for attempt in range(1, _MOST_TRIES + 1):
             try:
                 with self._engines[lane].connect() as connection:
+                    if attempt > 1:
+                        connection.execution_options(**{IS_REPEATED: True})
                     return work(connection)
             except exc.SQLAlchemyError as error:
                 fault, code = self._fault_of(error)
@@ -196,8 +200,8 @@ class Database:
         """Call ``work`` in one transaction; roll back and begin again as ``run``."""
 
         def within(connection: Connection) -> Result:
-            with self._transaction(connection):
-                return work(connection)
+            result: Result = self._in_transaction(connection, work)
+            return result
 
         return self.run(self.writing, within, repeatable=repeatable, waits=waits)
 

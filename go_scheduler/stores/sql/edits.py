@@ -20,7 +20,7 @@ from go_scheduler.errors import GoSchedulerError
 from go_scheduler.stores.base import DefinitionStore
 from go_scheduler.stores.messages import Tombstone
 from go_scheduler.stores.rules import next_revision, resumed
-from go_scheduler.stores.sql.database import Overtaken
+from go_scheduler.stores.sql.database import IS_REPEATED, Overtaken
 from go_scheduler.stores.sql.locks import batch_of, free_slots
 from go_scheduler.stores.sql.rows import (
     LATEST,
@@ -345,6 +345,9 @@ class SQLEdits(DefinitionStore):
         """Definitions to be edited, with their contents, in the order of their ids."""
         self._check(connection)
         query = live_among(self._dialect, ids).order_by(definitions.c.id)
+        if IS_REPEATED in connection.get_execution_options():
+            # What fires often could fire again before each try has written it.
+            query = query.with_for_update(key_share=True, of=definitions)
         return connection.execute(query).all()
 
     def _change(

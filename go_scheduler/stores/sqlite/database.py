@@ -164,7 +164,7 @@ class SQLiteDatabase(Database):
         super().__init__(
             {lane: readers if lane in _READING else writer for lane in Lane},
             fault_of=fault_of,
-            transaction=self.transaction,
+            in_transaction=self._in_transaction,
         )
 
     def prepare(self, *, makes: bool = True) -> None:
@@ -240,18 +240,20 @@ class SQLiteDatabase(Database):
         with self._write_lock.taken():
             return self.run(self.writing, read)
 
-    @contextmanager
-    def transaction(self, connection: Connection) -> Iterator[None]:
-        """A transaction that has the write lock from its beginning."""
+    def _in_transaction(
+        self, connection: Connection, work: Callable[[Connection], Result]
+    ) -> Result:
+        # It has the write lock from its beginning.
         self._when_free(lambda: self.execute(connection, "BEGIN IMMEDIATE"))
         try:
-            yield
+            result = work(connection)
             self.execute(connection, "COMMIT")
         except BaseException:
             # Some errors end the transaction by themselves.
             if _driver_of(connection).in_transaction:
                 self.execute(connection, "ROLLBACK")
             raise
+        return result
 
     def execute(
         self, connection: Connection, sql: str, parameters: Mapping[str, Any] = {}
