@@ -163,7 +163,7 @@ class Reports:
             # It called complete_in, and its transaction has not committed.
             self._events.tell(failure_event(entry.run.instance, Decision(outcome)))
         if self._tells_any:
-            self._tell(entry, outcome)
+            self._tell(entry, outcome, completes=outcome.next_fire_time is None)
 
     def handed_on(self, entry: Entry) -> None:
         """Tell that a run goes on elsewhere."""
@@ -201,23 +201,23 @@ class Reports:
         """Tell of a success, and of what the handler raised after its commit."""
         instance = entry.run.instance
         self._count(instance.definition, Outcome.COMPLETED, entry.took)
-        self._tell(
-            entry,
-            RunOutcome(
-                claim=entry.run.claim,
-                started_at=entry.run.called_at,
-                outcome=Outcome.COMPLETED,
-                next_fire_time=found.definition.next_fire_time,
-            ),
-        )
+        record = RunOutcome(claim=entry.run.claim, outcome=Outcome.COMPLETED)
+        # By its next fire time nobody can tell: it may have fired again since.
+        completes = found.definition.completed_at is not None
+        self._tell(entry, record, completes=completes)
         if entry.raised is not None:
             ids = of_instance(instance)
             self._events.tell(CompletedRunFailed(**ids, error=entry.raised))
 
-    def _tell(self, entry: Entry, outcome: RunOutcome) -> None:
-        run, wanted = entry.run, self._events.wanted
+    def _tell(self, entry: Entry, outcome: RunOutcome, *, completes: bool) -> None:
+        run = entry.run
         for each in end_events(
-            run.instance, outcome, run.called_at, entry.took, wanted=wanted
+            run.instance,
+            outcome,
+            run.called_at,
+            entry.took,
+            completes=completes,
+            wanted=self._events.wanted,
         ):
             self._events.tell(each)
 
@@ -245,6 +245,7 @@ def end_events(
     started_at: datetime | None,
     took: timedelta | None,
     *,
+    completes: bool,
     wanted: Callable[[type[Event]], bool] = lambda kind: True,
 ) -> Iterator[Event]:
     """What is told of a run whose end has been recorded.
@@ -254,6 +255,7 @@ def end_events(
         record: What was recorded of it.
         started_at: When its handler was called; None: it was not.
         took: For how long; None: nobody asks.
+        completes: Whether its definition, if it waited for this end, never fires again.
         wanted: Whether anybody is told of such events.
     """
     ids, outcome = of_instance(instance), record.outcome
@@ -285,8 +287,7 @@ def end_events(
             error=record.error,
         )
     definition = instance.definition
-    ends = definition.trigger.waits and record.next_fire_time is None
-    if ends and wanted(DefinitionCompleted):
+    if completes and definition.trigger.waits and wanted(DefinitionCompleted):
         yield DefinitionCompleted(**of_definition(definition))
 
 
