@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from go_scheduler.events.event import Event
+    from go_scheduler.events.event_bus import Teller
     from go_scheduler.models import TaskDefinition, TaskInstance
     from go_scheduler.run import HandedOn
     from go_scheduler.running.held import HeldRun
@@ -123,11 +124,13 @@ class Reports:
 
     Args:
         state: What the node's parts share.
+        failures: Tells of runs that have failed, in a few lines of the log a second.
     """
 
-    def __init__(self, state: NodeState) -> None:
+    def __init__(self, state: NodeState, failures: Teller) -> None:
         self._store = state.store
         self._count = state.tally.ended
+        self._failures = failures
         self._events = state.events.teller("running", bounded=True)
         self._asked = 0
         kinds = (RunEnded, InstanceRetried, InstanceFinished, DefinitionCompleted)
@@ -161,7 +164,8 @@ class Reports:
         self._count(definition, outcome.outcome, entry.took)
         if entry.joined and outcome.outcome is not Outcome.CANCELLED:
             # It called complete_in, and its transaction has not committed.
-            self._events.tell(failure_event(entry.run.instance, Decision(outcome)))
+            failed = failure_event(entry.run.instance, Decision(outcome))
+            self._failures.tell(failed)
         if self._tells_any:
             self._tell(entry, outcome, completes=outcome.next_fire_time is None)
 
@@ -366,7 +370,8 @@ class ResultWriter:
         self._left_behind = False
         self._room_made = state.room_made
         self._slot_freed = state.slot_freed
-        self._reports = Reports(state)
+        self._events = state.events.teller("running", bounded=True)
+        self._reports = Reports(state, self._events)
         # All of them: pending, being written, or aside.
         self._entries: dict[Entry, None] = {}
         self._pending: deque[Entry] = deque()
@@ -374,7 +379,6 @@ class ResultWriter:
         self._announced = False
         self._last: timedelta | None = None
         self._freed = Freed()
-        self._events = state.events.teller("running", bounded=True)
         self._times_runs = state.events.instrument is not None or any(
             map(state.events.wanted, (RunEnded, InstanceFinished))
         )

@@ -22,6 +22,7 @@ from go_scheduler.events import (
     InstanceFinished,
     ResultDiscarded,
     RunEnded,
+    RunFailed,
     RunHung,
 )
 from go_scheduler.stores.opening import open_store
@@ -70,6 +71,17 @@ def test_what_commits_has_succeeded_and_is_told_once(shop: OwnShop) -> None:
     assert len(shop.world.heard.of(InstanceFinished)) == 1
     assert len(shop.world.heard.of(RunEnded)) == 1
     assert shop.world.heard.of(ResultDiscarded) == []
+
+
+def test_a_second_of_many_that_do_not_commit_has_few_lines(
+    shop: OwnShop, caplog: pytest.LogCaptureFixture
+) -> None:
+    node = shop.world.node(lambda _: shop.complete(commits=False))
+    for number in range(20):
+        node.schedule(once(1 + number / 50))
+    shop.world.advance(1.9)
+    assert len(shop.world.heard.of(RunFailed)) == 20
+    assert len([each for each in caplog.messages if "not committed" in each]) == 5
 
 
 def test_what_fires_again_before_its_handler_returns_is_not_told_as_completed(
