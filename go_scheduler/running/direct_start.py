@@ -252,8 +252,14 @@ class DirectStart:
 
     def _begin(self, count: int) -> bool:
         """Begin if so many can run at once; false: it is not to be."""
-        free = self._claimer.free
-        return not self._stopped and self._in_flight.begin(count, free=free)
+        with self._in_flight.lock:
+            # Noted first: whoever looks for lost answers sees it, or this sees that one
+            # is lost.
+            self._in_flight.add(count)
+            if not self._stopped and self.free >= 0:
+                return True
+            self._in_flight.end(count)
+            return False
 
 
 def _may_start(firing: Firing, claimant: Claimant, now: datetime) -> bool:
