@@ -77,4 +77,4 @@ def test_what_has_come_back_hangs_no_more_and_keeps_no_worker(held: Held) -> Non
     held.end(one)
     held.hang(one)
     assert not held.set_apart(one)
-    assert (held.hanging, [*held.apart()]) == (0, [])
+    assert ([*held.hung()], [*held.apart()]) == ([], [])

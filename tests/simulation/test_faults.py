@@ -345,7 +345,7 @@ def test_what_fails_when_it_is_carried_out_late_fails_for_the_caller(
         DEFINITIONS, seed=1, nodes=1, span=MINUTE, faults=[late], failures=0
     )
     assert report.faults == (late,)
-    assert any("LoopFailed loop=takeover" in each for each in report.log)
+    assert any("LoopFailed loop=recovery" in each for each in report.log)
 
 
 def test_an_error_of_the_simulation_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
