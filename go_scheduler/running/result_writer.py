@@ -120,7 +120,7 @@ _MOST_ASKED = 10
 
 
 class Reports:
-    """Tells of entries of the outbox what the store has answered.
+    """Tells of entries what the store has answered.
 
     Args:
         state: What the node's parts share.
@@ -137,7 +137,7 @@ class Reports:
         self._tells_any = any(map(self._events.wanted, kinds))
 
     def begin(self) -> None:
-        """Begin a tick of the outbox."""
+        """Begin a tick of the result writer."""
         self._events.begin()
         self._asked = 0
 
