@@ -256,10 +256,14 @@ class DirectStart:
             # Noted first: whoever looks for lost answers sees it, or this sees that one
             # is lost.
             self._in_flight.add(count)
-            if not self._stopped and self.free >= 0:
-                return True
-            self._in_flight.end(count)
-            return False
+            begins = False
+            try:
+                begins = not self._stopped and self.free >= 0
+            finally:
+                # An executor's own code may have raised.
+                if not begins:
+                    self._in_flight.end(count)
+            return begins
 
 
 def _may_start(firing: Firing, claimant: Claimant, now: datetime) -> bool:

@@ -354,3 +354,24 @@ def test_an_answer_that_is_lost_while_room_is_asked_for_gives_nothing_back(
     assert "put_definitions and start" in faults.asked
     [ended] = threaded.heard.wait(InstanceFinished)
     assert ended.attempt == 1
+
+
+def test_an_executor_that_cannot_say_what_it_takes_leaves_nothing_under_way(
+    threaded: ThreadedWorld,
+) -> None:
+    def fail() -> None:
+        raise ZeroDivisionError
+
+    executor, faults = Asked(), threaded.faults
+    node = threaded.node(lambda _: None, executor=executor)
+    calm(node)
+    executor.calls = [lambda: None, fail]
+    with pytest.raises(ZeroDivisionError):
+        node.schedule(threaded.now())
+    # Else nothing would be given back any more.
+    faults.losing.add("claim_instances")
+    faults.asked.clear()
+    threaded.clock.leap(SECOND)
+    wait_until(lambda: "claim_instances" in faults.asked)
+    faults.losing.clear()
+    wait_until(lambda: "list_claimed" in faults.asked)
