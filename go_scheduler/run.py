@@ -128,6 +128,13 @@ class Run:
     def __init__(self, state: RunState) -> None:
         self._state = state
 
+    def __eq__(self, other: object) -> bool:
+        # Each call of current_run() makes one.
+        return isinstance(other, Run) and other._state is self._state
+
+    def __hash__(self) -> int:
+        return hash(self._state)
+
     @property
     def instance(self) -> TaskInstance:
         """What is run."""

@@ -109,7 +109,8 @@ class DefinitionScheduler:
             the runner has to be told of at once.
         created: Called when there are such instances, and after each look: what was
             there before is to be looked for as well.
-        run: Fires what may run here at once, as ``HandOver.fire``; None: nothing may.
+        run: Fires what may run here at once, as ``DirectStart.fire``; None: nothing
+            may.
         events: Told of what is created, and of what cannot fire.
     """
 

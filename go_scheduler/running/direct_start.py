@@ -180,8 +180,18 @@ class DirectStart:
 
     def _begin(self, count: int) -> bool:
         """Begin if so many can run at once; false: it is not to be."""
-        free = self._claimer.free
-        return not self._stopped and self._in_flight.begin(count, free=free)
+        with self._in_flight.lock:
+            # Noted first: whoever looks for lost answers sees it, or this sees that one
+            # is lost.
+            self._in_flight.add(count)
+            begins = False
+            try:
+                begins = not self._stopped and self.free >= 0
+            finally:
+                # An executor's own code may have raised.
+                if not begins:
+                    self._in_flight.end(count)
+            return begins
 
 
 def _may_start(firing: Firing, claimant: Claimant, now: datetime) -> bool:

@@ -398,7 +398,10 @@ def tell_end(tell: Callable[[Event], None], run: EndedRun, decision: Decision) -
         tell(trigger_event(instance.definition, decision.trigger_error))
     if record.outcome is None or record.outcome is Outcome.FAILED:
         tell(failure_event(instance, decision))
-    for each in end_events(instance, record, run.started_at, run.ran_for):
+    completes = record.next_fire_time is None
+    for each in end_events(
+        instance, record, run.started_at, run.ran_for, completes=completes
+    ):
         tell(each)
 
 

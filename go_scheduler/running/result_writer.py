@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from go_scheduler.events.event import Event
+    from go_scheduler.events.event_bus import Teller
     from go_scheduler.models import TaskDefinition, TaskInstance
     from go_scheduler.run import HandedOn
     from go_scheduler.running.held import HeldRun
@@ -119,22 +120,24 @@ _MOST_ASKED = 10
 
 
 class Reports:
-    """Tells of entries of the outbox what the store has answered.
+    """Tells of entries what the store has answered.
 
     Args:
         state: What the node's parts share.
+        failures: Tells of runs that have failed, in a few lines of the log a second.
     """
 
-    def __init__(self, state: NodeState) -> None:
+    def __init__(self, state: NodeState, failures: Teller) -> None:
         self._store = state.store
         self._count = state.tally.ended
+        self._failures = failures
         self._events = state.events.teller("running", bounded=True)
         self._asked = 0
         kinds = (RunEnded, InstanceRetried, InstanceFinished, DefinitionCompleted)
         self._tells_any = any(map(self._events.wanted, kinds))
 
     def begin(self) -> None:
-        """Begin a tick of the outbox."""
+        """Begin a tick of the result writer."""
         self._events.begin()
         self._asked = 0
 
@@ -161,9 +164,10 @@ class Reports:
         self._count(definition, outcome.outcome, entry.took)
         if entry.joined and outcome.outcome is not Outcome.CANCELLED:
             # It called complete_in, and its transaction has not committed.
-            self._events.tell(failure_event(entry.run.instance, Decision(outcome)))
+            failed = failure_event(entry.run.instance, Decision(outcome))
+            self._failures.tell(failed)
         if self._tells_any:
-            self._tell(entry, outcome)
+            self._tell(entry, outcome, completes=outcome.next_fire_time is None)
 
     def handed_on(self, entry: Entry) -> None:
         """Tell that a run goes on elsewhere."""
@@ -201,23 +205,23 @@ class Reports:
         """Tell of a success, and of what the handler raised after its commit."""
         instance = entry.run.instance
         self._count(instance.definition, Outcome.COMPLETED, entry.took)
-        self._tell(
-            entry,
-            RunOutcome(
-                claim=entry.run.claim,
-                started_at=entry.run.called_at,
-                outcome=Outcome.COMPLETED,
-                next_fire_time=found.definition.next_fire_time,
-            ),
-        )
+        record = RunOutcome(claim=entry.run.claim, outcome=Outcome.COMPLETED)
+        # By its next fire time nobody can tell: it may have fired again since.
+        completes = found.definition.completed_at is not None
+        self._tell(entry, record, completes=completes)
         if entry.raised is not None:
             ids = of_instance(instance)
             self._events.tell(CompletedRunFailed(**ids, error=entry.raised))
 
-    def _tell(self, entry: Entry, outcome: RunOutcome) -> None:
-        run, wanted = entry.run, self._events.wanted
+    def _tell(self, entry: Entry, outcome: RunOutcome, *, completes: bool) -> None:
+        run = entry.run
         for each in end_events(
-            run.instance, outcome, run.called_at, entry.took, wanted=wanted
+            run.instance,
+            outcome,
+            run.called_at,
+            entry.took,
+            completes=completes,
+            wanted=self._events.wanted,
         ):
             self._events.tell(each)
 
@@ -245,6 +249,7 @@ def end_events(
     started_at: datetime | None,
     took: timedelta | None,
     *,
+    completes: bool,
     wanted: Callable[[type[Event]], bool] = lambda kind: True,
 ) -> Iterator[Event]:
     """What is told of a run whose end has been recorded.
@@ -254,6 +259,7 @@ def end_events(
         record: What was recorded of it.
         started_at: When its handler was called; None: it was not.
         took: For how long; None: nobody asks.
+        completes: Whether its definition, if it waited for this end, never fires again.
         wanted: Whether anybody is told of such events.
     """
     ids, outcome = of_instance(instance), record.outcome
@@ -285,8 +291,7 @@ def end_events(
             error=record.error,
         )
     definition = instance.definition
-    ends = definition.trigger.waits and record.next_fire_time is None
-    if ends and wanted(DefinitionCompleted):
+    if completes and definition.trigger.waits and wanted(DefinitionCompleted):
         yield DefinitionCompleted(**of_definition(definition))
 
 
@@ -365,7 +370,8 @@ class ResultWriter:
         self._left_behind = False
         self._room_made = state.room_made
         self._slot_freed = state.slot_freed
-        self._reports = Reports(state)
+        self._events = state.events.teller("running", bounded=True)
+        self._reports = Reports(state, self._events)
         # All of them: pending, being written, or aside.
         self._entries: dict[Entry, None] = {}
         self._pending: deque[Entry] = deque()
@@ -373,7 +379,6 @@ class ResultWriter:
         self._announced = False
         self._last: timedelta | None = None
         self._freed = Freed()
-        self._events = state.events.teller("running", bounded=True)
         self._times_runs = state.events.instrument is not None or any(
             map(state.events.wanted, (RunEnded, InstanceFinished))
         )

@@ -93,29 +93,26 @@ class Contact:
 
 
 class InFlight:
-    """How much the store may have given to a node that the node does not hold yet."""
+    """How much the store may have given to a node that the node does not hold yet.
+
+    Attributes:
+        count: How much it is.
+        lock: Held by whoever asks for more, while that looks whether there is room.
+    """
 
     def __init__(self) -> None:
         # A signal handler may create something in the thread that has it.
-        self._lock = threading.RLock()
+        self.lock = threading.RLock()
         self.count = 0
 
-    def begin(self, count: int, *, free: int) -> bool:
-        """Ask for so much more; false: with what is under way there is no room."""
-        with self._lock:
-            if free - self.count < count:
-                return False
-            self.count += count
-            return True
-
     def add(self, count: int) -> None:
-        """Note that so much more has come, and is not held yet."""
-        with self._lock:
+        """Note that so much more may come, or has come and is not held yet."""
+        with self.lock:
             self.count += count
 
     def end(self, count: int) -> None:
         """Note that so much is held, or has not come."""
-        with self._lock:
+        with self.lock:
             self.count -= count
 
 

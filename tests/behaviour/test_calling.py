@@ -31,7 +31,7 @@ from tests.patience import FAILED_AFTER
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from go_scheduler import Scheduler, TaskInstance
+    from go_scheduler import Run, Scheduler, TaskInstance
 
 # So that nothing is given back on a slow machine.
 PATIENT = {"lease": HOUR, "runner_window": HOUR / 60}
@@ -92,6 +92,15 @@ def test_a_thread_that_is_free_is_used_again(threaded: ThreadedWorld) -> None:
         threaded.heard.wait(InstanceFinished, number)
     assert len(threads) == 20
     assert len({*threads}) <= 2
+
+
+def test_a_run_is_equal_to_itself_and_to_no_other(world: World) -> None:
+    seen: list[set[Run]] = []
+    node = world.node(lambda _: seen.append({current_run(), current_run()}))
+    for _ in range(2):
+        node.schedule(once())
+    world.advance(1)
+    assert [len(each) for each in (*seen, set.union(*seen))] == [1, 1, 2]
 
 
 def test_each_handler_has_its_own_current_run(threaded: ThreadedWorld) -> None:

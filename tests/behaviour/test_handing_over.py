@@ -26,9 +26,11 @@ from go_scheduler.events import (
     InstanceFinished,
     InstanceStarted,
 )
+from go_scheduler.running.calling.elastic_executor import ElasticExecutor
 from go_scheduler.testing import InlineExecutor
 from tests.behaviour.house import (
     HOUR,
+    SECOND,
     ThreadedWorld,
     World,
     every,
@@ -39,7 +41,7 @@ from tests.behaviour.house import (
 from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from uuid import UUID
 
     from go_scheduler import TaskInstance
@@ -308,3 +310,68 @@ def test_two_schedulers_of_one_process_look_for_each_other(
         makes.schedule(threaded.now())
         threaded.heard.wait(InstanceFinished)
     assert len(called) == 1
+
+
+class Asked(ElasticExecutor):
+    """Has room for five; each time the test asks, it makes the next of its calls."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._test = threading.current_thread()
+        self.calls: list[Callable[[], object]] = []
+
+    @property
+    def room(self) -> int:
+        if self.calls and threading.current_thread() is self._test:
+            self.calls.pop(0)()
+        return 5
+
+
+def test_an_answer_that_is_lost_while_room_is_asked_for_gives_nothing_back(
+    threaded: ThreadedWorld,
+) -> None:
+    executor, faults = Asked(), threaded.faults
+    node = threaded.node(lambda _: None, executor=executor)
+    calm(node)
+    listed: list[bool] = []
+
+    def lose() -> None:
+        faults.losing.add("claim_instances")
+        faults.asked.clear()
+        threaded.clock.leap(SECOND)
+        wait_until(lambda: "claim_instances" in faults.asked)
+        faults.losing.clear()
+        lost = len(faults.asked)
+        looks = {"list_claimed", "claim_instances"}
+        wait_until(lambda: looks.intersection(faults.asked[lost:]))
+        listed.append("list_claimed" in faults.asked)
+
+    # The scheduler chooses a node, and that one looks again.
+    executor.calls = [lambda: None, lose]
+    node.schedule(threaded.now())
+    # Else what is created now would be taken for what the lost claim has taken.
+    assert listed == [False]
+    assert "put_definitions and start" in faults.asked
+    [ended] = threaded.heard.wait(InstanceFinished)
+    assert ended.attempt == 1
+
+
+def test_an_executor_that_cannot_say_what_it_takes_leaves_nothing_under_way(
+    threaded: ThreadedWorld,
+) -> None:
+    def fail() -> None:
+        raise ZeroDivisionError
+
+    executor, faults = Asked(), threaded.faults
+    node = threaded.node(lambda _: None, executor=executor)
+    calm(node)
+    executor.calls = [lambda: None, fail]
+    with pytest.raises(ZeroDivisionError):
+        node.schedule(threaded.now())
+    # Else nothing would be given back any more.
+    faults.losing.add("claim_instances")
+    faults.asked.clear()
+    threaded.clock.leap(SECOND)
+    wait_until(lambda: "claim_instances" in faults.asked)
+    faults.losing.clear()
+    wait_until(lambda: "list_claimed" in faults.asked)

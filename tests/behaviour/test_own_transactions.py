@@ -8,8 +8,23 @@ from typing import TYPE_CHECKING
 import pytest
 from sqlalchemy.orm import Session
 
-from go_scheduler import Cancelled, ConfigurationError, RetryPolicy, State, current_run
-from go_scheduler.events import InstanceFinished, ResultDiscarded, RunEnded, RunHung
+from go_scheduler import (
+    Cancelled,
+    ConfigurationError,
+    DelayTrigger,
+    RetryPolicy,
+    State,
+    TaskDefinition,
+    current_run,
+)
+from go_scheduler.events import (
+    DefinitionCompleted,
+    InstanceFinished,
+    ResultDiscarded,
+    RunEnded,
+    RunFailed,
+    RunHung,
+)
 from go_scheduler.stores.opening import open_store
 from tests.behaviour.house import Later, World, at, once, seconds
 from tests.shop import METADATA, RollBack, Shop
@@ -56,6 +71,35 @@ def test_what_commits_has_succeeded_and_is_told_once(shop: OwnShop) -> None:
     assert len(shop.world.heard.of(InstanceFinished)) == 1
     assert len(shop.world.heard.of(RunEnded)) == 1
     assert shop.world.heard.of(ResultDiscarded) == []
+
+
+def test_a_second_of_many_that_do_not_commit_has_few_lines(
+    shop: OwnShop, caplog: pytest.LogCaptureFixture
+) -> None:
+    node = shop.world.node(lambda _: shop.complete(commits=False))
+    for number in range(20):
+        node.schedule(once(1 + number / 50))
+    shop.world.advance(1.9)
+    assert len(shop.world.heard.of(RunFailed)) == 20
+    assert len([each for each in caplog.messages if "not committed" in each]) == 5
+
+
+def test_what_fires_again_before_its_handler_returns_is_not_told_as_completed(
+    shop: OwnShop,
+) -> None:
+    later = Later()
+
+    def handler(_: TaskInstance) -> None:
+        shop.complete()
+        shop.world.until(lambda: later.waiting)
+
+    node = shop.world.node(handler, executor=later)
+    node.schedule(TaskDefinition(trigger=DelayTrigger(seconds(1))))
+    shop.world.until(lambda: later.waiting)
+    later.run()
+    shop.world.advance(0)
+    assert len(shop.world.heard.of(InstanceFinished)) == 1
+    assert shop.world.heard.of(DefinitionCompleted) == []
 
 
 def test_what_was_asked_to_stop_and_does_not_commit_is_cancelled(shop: OwnShop) -> None:

@@ -104,8 +104,8 @@ class Step(NamedTuple):
         sql: What it executes; None: it takes rows of a former step as they are, or
             one without any.
         for_one: The same for tables of one row each, whose values are parameters.
-        passed: The tables that are passed as JSON, and the places of the values that
-            are, in each row.
+        passed: The tables that are passed, and the places of the values that are, in
+            each row.
         filters: Which rows of those are. Without any, the step is left out.
         joined: The table whose rows are joined to those that come back: by the number
             of the row, which comes back first, if they are ``numbered``; else by their
