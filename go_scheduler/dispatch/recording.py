@@ -497,7 +497,7 @@ class Recording:
         self._handed_out = handed_out
         self._cancelling = cancelling
         self._tell = tell
-        self._remote_runs = RemoteRunsMaker(
+        self._maker = RemoteRunsMaker(
             scheduler._ready,
             scheduler._clock,
             defaults=scheduler._defaults,
@@ -518,7 +518,7 @@ class Recording:
             StoreUnavailableError: The store is away.
         """
         by_kind = SortedStatuses.of(statuses)
-        remote = self._remote_runs.make()
+        remote = self._maker.make()
         look = self._report(remote, by_kind.going, settle)
         look |= self._complete(remote, by_kind.succeeded, settle)
         look |= self._fail(remote, by_kind.failed, settle)

@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from go_scheduler.models import TaskInstance
     from go_scheduler.settings import Settings
 
+GRACE = timedelta(seconds=5)
+"""So long a handler has to clean up once it has been told to end."""
+
 _GROWING = RetryPolicy()
 _AFTER_EXPIRY = RetryPolicy.after_expiry()
 

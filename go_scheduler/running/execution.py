@@ -49,6 +49,10 @@ class Execution:
 
     Attributes:
         state: What the parts share.
+        writer: Writes what becomes of runs.
+        heartbeat: Keeps the claims of runs.
+        workers: Call the handler.
+        admission: Keeps out what is not to be called here.
         claimer: Claims what is due.
         direct_start: Starts what is created here and due.
         arrivals: Let in what the store has given.

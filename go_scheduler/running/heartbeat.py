@@ -16,6 +16,7 @@ from go_scheduler.events.instance_events import (
     Write,
 )
 from go_scheduler.formatting import shown
+from go_scheduler.running.defaults import GRACE
 from go_scheduler.stores.messages import Renewal
 from go_scheduler.ticking.retry_later import RetryLater, write_each
 from go_scheduler.ticking.ticker import Ticker
@@ -155,10 +156,6 @@ def _newest(
         if newest.setdefault(run.instance.id, run) is not run:
             lost(run)
     return newest
-
-
-GRACE = timedelta(seconds=5)
-"""So long a handler has to clean up once it has been told to end."""
 
 
 _LONGEST_BACKOFF = timedelta(seconds=5)

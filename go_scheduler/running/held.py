@@ -199,10 +199,10 @@ class Held:
     enters its next stage before it leaves the last, so that it is never in none. Of
     what runs some may *hang*, and of these some be set *apart*: they keep no worker.
 
+    Those that wait also stand in an agenda, of the start queue or of its timer.
+
     Attributes:
         hung_runs: What hangs; ``hung()`` answers a copy, for whoever goes over it.
-
-    Those that wait also stand in an agenda, of the start queue or of its timer.
     """
 
     def __init__(self) -> None:

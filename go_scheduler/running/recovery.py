@@ -151,7 +151,7 @@ _MAY_STILL_COME = timedelta(seconds=5)
 
 
 class Unanswered:
-    """Looks for what the store says this node has, and the node knows nothing of.
+    """Gives back what a claim has taken whose answer was lost.
 
     Args:
         state: What the node's parts share.

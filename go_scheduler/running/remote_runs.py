@@ -25,7 +25,7 @@ from go_scheduler.models import RESULT_LIMIT, Extension, Outcome, Stage, TaskIns
 from go_scheduler.models.values import changed
 from go_scheduler.running import outcomes
 from go_scheduler.running.calling.error_text import kept_text
-from go_scheduler.running.heartbeat import GRACE
+from go_scheduler.running.defaults import GRACE
 from go_scheduler.running.outcomes import EndedRun, Failure, is_completed_by
 from go_scheduler.running.result_writer import end_events, failure_event, trigger_event
 from go_scheduler.stores.filters import Filter, Order

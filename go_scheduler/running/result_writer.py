@@ -33,7 +33,7 @@ from go_scheduler.formatting import shown
 from go_scheduler.models import Outcome, Stage
 from go_scheduler.running import outcomes
 from go_scheduler.running.calling.error_text import kept_text
-from go_scheduler.running.heartbeat import GRACE
+from go_scheduler.running.defaults import GRACE
 from go_scheduler.running.outcomes import (
     Decision,
     EndedRun,

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Signal:
-    """What one part says to others that it does not know."""
+    """Tells that something has happened, to parts that its giver does not know."""
 
     def __init__(self) -> None:
         self._listeners: list[Callable[[], None]] = []
@@ -93,7 +93,7 @@ class Contact:
 
 
 class InFlight:
-    """How much the store may have given to a node that the node does not hold yet.
+    """How many instances the store may have given to a node, and it does not hold yet.
 
     Attributes:
         count: How much it is.

@@ -1,4 +1,4 @@
-"""The hand-over: by whose time, and a store that leaves all starts to the loops."""
+"""The direct start: by whose time, and a store that leaves all starts to the loops."""
 
 from __future__ import annotations
 

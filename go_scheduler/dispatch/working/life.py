@@ -43,7 +43,7 @@ from go_scheduler.json import write_value
 from go_scheduler.models import RESULT_LIMIT
 from go_scheduler.models.values import changed
 from go_scheduler.run import run_here
-from go_scheduler.running.heartbeat import GRACE
+from go_scheduler.running.defaults import GRACE
 from go_scheduler.working import worker
 from go_scheduler.working.worker import (
     Calling,

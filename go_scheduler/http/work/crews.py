@@ -22,7 +22,7 @@ from go_scheduler.http.work.tokens import Signed, Signing
 from go_scheduler.models import Extension
 from go_scheduler.run import HandedOn
 from go_scheduler.running.calling.elastic_executor import ElasticExecutor
-from go_scheduler.running.heartbeat import GRACE
+from go_scheduler.running.defaults import GRACE
 from go_scheduler.running.remote_runs import (
     Extending,
     Failing,
@@ -191,7 +191,7 @@ class Reported:
 
     def __init__(self, scheduler: Scheduler, threads: Executor) -> None:
         self._scheduler = scheduler
-        self._remote_runs = RemoteRunsMaker(
+        self._maker = RemoteRunsMaker(
             scheduler._ready,
             scheduler._clock,
             defaults=scheduler._defaults,
@@ -212,21 +212,21 @@ class Reported:
     def _extend_all(
         self, runs: Sequence[Extending]
     ) -> Sequence[Extension | StoreError]:
-        answers = self._remote_runs.make().extend_all(runs)
+        answers = self._maker.make().extend_all(runs)
         # One that has timed out may run again at once.
         if Extension.LOST in answers:
             self._scheduler._look_at_all()
         return answers
 
     def _complete_all(self, runs: Sequence[Success]) -> Sequence[bool | StoreError]:
-        answers = self._remote_runs.make().complete_all(runs)
+        answers = self._maker.make().complete_all(runs)
         ended = [run for run, it in zip(runs, answers, strict=True) if it is True]
         if any(lets_others_run(each) for each in ended):
             self._scheduler._look_at_all()
         return answers
 
     def _fail_all(self, runs: Sequence[Failing]) -> Sequence[bool | StoreError]:
-        answers = self._remote_runs.make().fail_all(runs)
+        answers = self._maker.make().fail_all(runs)
         # They may run again at once.
         if True in answers:
             self._scheduler._look_at_all()
