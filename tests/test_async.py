@@ -191,7 +191,7 @@ class TestStop:
         loop.close()
         assert scheduler._node is not None
         # As it looks by itself every third of the lease.
-        scheduler._node._execution.heartbeat.look()
+        scheduler._node._execution.state.beat_wanted()
         [instance] = scheduler.list_instances(definition_id=definition_id)
         while instance.state is State.RUNNING:
             instance = scheduler.get_instance(instance.id)

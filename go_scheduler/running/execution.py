@@ -76,11 +76,8 @@ class Execution:
         self._objective = Objective(state)
         self._presence = Presence(state, handling.handler, self._objective)
         self.writer = writer = ResultWriter(state)
-        self.heartbeat = heartbeat = Heartbeat(state, writer)
-        self.workers = workers = Workers(
-            state, handler, handling, writer=writer, heartbeat=heartbeat
-        )
-        heartbeat.workers = workers
+        self.workers = workers = Workers(state, handler, handling, writer=writer)
+        self.heartbeat = heartbeat = Heartbeat(state, writer, workers)
         self.admission = admission = Admission(state, handler, writer)
         join(store, admission.withdrawing)
         slots = Slots(state)

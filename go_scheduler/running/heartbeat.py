@@ -169,22 +169,23 @@ class Heartbeat:
     Args:
         state: What the node's parts share.
         writer: Knows what is not recorded yet, and takes what is given up.
+        workers: Told to end a run, and to go on without one that hangs.
 
     Attributes:
-        workers: Told to end a run, and to go on without one that hangs.
-        lease: How long a claim holds.
         ticker: Lets it tick.
     """
 
-    workers: Workers
-
-    def __init__(self, state: NodeState, writer: ResultWriter) -> None:
+    def __init__(
+        self, state: NodeState, writer: ResultWriter, workers: Workers
+    ) -> None:
+        self._state = state
         self._renewals = Renewals(state)
         self._clock = state.clock
         self._held = state.held
         self._writer = writer
-        self.lease = state.settings.lease
-        third = self.lease / 3
+        self._workers = workers
+        self._lease = state.settings.lease
+        third = self._lease / 3
         self.ticker = Ticker(
             "heartbeat",
             self.tick,
@@ -194,25 +195,9 @@ class Heartbeat:
             longest_backoff=min(third / 2, _LONGEST_BACKOFF),
             events=state.events,
         )
-        self._next = ZERO
+        state.beat_wanted.connect(self.ticker.wake)
         self._renewed: timedelta | None = None
         self._events = state.events.teller("running", bounded=True)
-
-    def watch(self, run: HeldRun, left: timedelta) -> None:
-        """Look after a called run, before its time is over or its claim lapses.
-
-        Args:
-            run: The run.
-            left: How long its claim still holds: it has waited for a worker.
-        """
-        assert run.called is not None
-        soon, timeout = self._next - run.called, run.timeout
-        if left < soon or run.allowed < soon or (timeout and timeout < soon):
-            self.look()
-
-    def look(self) -> None:
-        """Look after all of them at once."""
-        self.ticker.wake()
 
     def stuck(self) -> int:
         """How many handlers have not returned since their run was given up."""
@@ -223,8 +208,8 @@ class Heartbeat:
         self._events.begin()
         elapsed = self._clock.elapsed()
         # Before they are looked at: what is called from now on has to wake this again.
-        self._next = elapsed + self.lease / 3
-        self.workers.give_back_left()
+        self._state.next_beat = elapsed + self._lease / 3
+        self._workers.give_back_left()
         running = [run for run in self._held.running() if not run.settled]
         # After those that run: what ends meanwhile is in the one or the other.
         ended = self._writer.unrecorded_runs()
@@ -239,13 +224,13 @@ class Heartbeat:
         left = [run.until_over(elapsed) for run in kept]
         if (again := self._renewals.next()) is not None:
             left.append(again)
-        delay = max(ZERO, min([self._next - elapsed, *left]))
-        self._next = elapsed + delay
+        delay = max(ZERO, min([self._state.next_beat - elapsed, *left]))
+        self._state.next_beat = elapsed + delay
         return delay
 
     def _renew(self, runs: Sequence[HeldRun], elapsed: timedelta) -> None:
         # Ticks between are for what was left aside; the others may come a fifth early.
-        every = self._renewed is None or elapsed >= self._renewed + self.lease / 4
+        every = self._renewed is None or elapsed >= self._renewed + self._lease / 4
         try:
             self._renewals.renew(runs, every=every, lost=self._lose)
         except BaseException:
@@ -272,7 +257,7 @@ class Heartbeat:
     def _time_out(self, run: HeldRun) -> None:
         assert run.timeout is not None
         run.time_out(grace=GRACE)
-        ended = self.workers.end(run)
+        ended = self._workers.end(run)
         ids = of_instance(run.instance)
         self._events.tell(RunTimedOut(**ids, timeout=run.timeout, ended=ended))
         if not ended and run.settle():
@@ -290,4 +275,4 @@ class Heartbeat:
         run.lost = True
         # Then: a stop waits for it until its end is on its way.
         self._held.hang(run)
-        self.workers.replace(run)
+        self._workers.replace(run)

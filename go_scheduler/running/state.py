@@ -135,6 +135,8 @@ class NodeState:
         contact: How well the store answers.
         pace: How long its answers take.
         tally: What begins and ends here, in numbers.
+        next_beat: The elapsed time of the next heartbeat.
+        beat_wanted: A run may have to be looked after before that.
         room_made: A run has left its worker, or a worker takes more than before.
         slot_freed: A slot may be free.
         work_found: There may be something to claim that was not there before.
@@ -162,6 +164,8 @@ class NodeState:
         self.contact = Contact(clock.base, lease=settings.lease)
         self.pace = Pace(settings.runner_window)
         self.tally = Tally()
+        self.next_beat = ZERO
+        self.beat_wanted = Signal()
         self.room_made = Signal()
         self.slot_freed = Signal()
         self.work_found = Signal()

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from go_scheduler.handlers.registry import Handler
     from go_scheduler.models import TaskInstance
     from go_scheduler.running.calling.process_executor import ProcessExecutor
-    from go_scheduler.running.heartbeat import Heartbeat
     from go_scheduler.running.held import HeldRun
     from go_scheduler.running.result_writer import ResultWriter
     from go_scheduler.running.state import NodeState
@@ -48,32 +47,26 @@ class Calls:
         state: What the node's parts share.
         handler: What is called.
         writer: Takes what became of them.
-        heartbeat: Told of each run as it is called, and when it is allowed more time.
     """
 
     def __init__(
-        self,
-        state: NodeState,
-        handler: Handler,
-        *,
-        writer: ResultWriter,
-        heartbeat: Heartbeat,
+        self, state: NodeState, handler: Handler, writer: ResultWriter
     ) -> None:
+        self._state = state
         self._handler = handler
         self._clock = state.clock
         self._held = state.held
         self._spares = state.spares
         self._defaults = state.defaults
         self._writer = writer
-        self._heartbeat = heartbeat
         self._events = state.events.teller("running")
-        # Bound once: each run that is called keeps them.
-        self._look, self._complete_in = heartbeat.look, writer.complete_in
+        # Bound once: each run that is called keeps it.
+        self._complete_in = writer.complete_in
         self._count = state.tally.begun
         self._instrument = state.events.instrument
         if self._instrument is not None and not self._instrument.surrounds:
             self._instrument = None
-        self._margin = min(_MARGIN, heartbeat.lease / 4)
+        self._margin = min(_MARGIN, state.settings.lease / 4)
         self._tells_started = self._events.wanted(InstanceStarted)
         self.is_async = async_test(handler)
 
@@ -190,8 +183,11 @@ class Calls:
             return False
         if not self._held.call(run):
             return False
-        run.begin(elapsed, now, self._look, complete=self._complete_in)
-        self._heartbeat.watch(run, left)
+        run.begin(elapsed, now, self._state.beat_wanted, complete=self._complete_in)
+        # Its claim was made before it waited for a worker: so much is left of it.
+        soon, timeout = self._state.next_beat - elapsed, run.timeout
+        if left < soon or run.allowed < soon or (timeout and timeout < soon):
+            self._state.beat_wanted()
         instance = run.instance
         assert run.called_at is not None
         late = run.called_at - instance.due_at

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from go_scheduler.handlers.registry import Handler
     from go_scheduler.running.calling.event_loop import ApplicationLoop, EventLoop
     from go_scheduler.running.calling.feed import Feed
-    from go_scheduler.running.heartbeat import Heartbeat
     from go_scheduler.running.held import HeldRun
     from go_scheduler.running.result_writer import ResultWriter
     from go_scheduler.running.state import NodeState
@@ -226,7 +225,6 @@ class Workers:
         handler: What is called.
         handling: Says where.
         writer: Takes what became of it.
-        heartbeat: Looks after what is called.
     """
 
     def __init__(
@@ -236,9 +234,8 @@ class Workers:
         handling: Handling,
         *,
         writer: ResultWriter,
-        heartbeat: Heartbeat,
     ) -> None:
-        calls = Calls(state, handler, writer=writer, heartbeat=heartbeat)
+        calls = Calls(state, handler, writer)
         max_workers = state.settings.max_workers
         self._calls = calls
         self._clock = state.clock

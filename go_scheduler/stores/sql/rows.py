@@ -687,7 +687,7 @@ _ANNOUNCED = ("queues", "names", "host", "pid", "version", "lease", "stopping")
 CONTACT_COLUMNS = ("node", "contact_since", "seen_at", *_ANNOUNCED)
 
 
-def read_contacts(rows: Sequence[Row[Any]]) -> list[NodeContact]:
+def read_contacts(rows: Sequence[Any]) -> list[NodeContact]:
     """The contacts of rows of ``CONTACT_COLUMNS``, but for what cannot be read."""
     return [
         NodeContact(announced=_announcement(node, *announced), since=since, until=until)

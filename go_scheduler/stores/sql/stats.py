@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from datetime import datetime
     from uuid import UUID
 
-    from sqlalchemy import Connection, Row
+    from sqlalchemy import Connection
 
     from go_scheduler.stores.sql.database import Database
     from go_scheduler.stores.sql.tables import Dialect
@@ -101,7 +101,7 @@ def _row(node: UUID, noted: QueueStats) -> dict[str, object]:
     }
 
 
-def _read(row: Row[Any]) -> QueueStats | None:
+def _read(row: Any) -> QueueStats | None:
     try:
         ended = {str(how): int(n) for how, n in json.loads(row.ended).items()}
         lateness = Histogram.of(
