@@ -218,9 +218,8 @@ class Reader:
             else:
                 known.append(of_definition)
         if apart:
-            found: Sequence[Any]
             found = self._look_up(lane, _DEFINITIONS, definitions, apart)
-            known += [DefinitionRow(*row) for row in found]
+            known += map(DefinitionRow._make, found)
         for key, definition in self.by_key(lane, known).items():
             by_number[key.int] = definition
         return [
