@@ -61,9 +61,21 @@ PATIENT = {"AIOSMTPD_CONTROLLER_TIMEOUT": str(FAILED_AFTER)}
 
 
 def run_python(
-    *arguments: str, cwd: Path, text: str = "", logs_a_failure: bool = False
+    *arguments: str,
+    cwd: Path,
+    text: str = "",
+    logs_a_failure: bool = False,
+    may_miss: bool = False,
 ) -> str:
-    """What a Python process printed, with other numbers of milliseconds."""
+    """What a Python process printed, with other numbers of milliseconds.
+
+    Args:
+        arguments: Those of the process.
+        cwd: Where it runs.
+        text: What it reads.
+        logs_a_failure: Whether one of its runs is to fail.
+        may_miss: Whether it may say that it was too late for fire times before it.
+    """
     ran = subprocess.run(
         [sys.executable, *arguments],
         input=text,
@@ -76,7 +88,9 @@ def run_python(
     )
     assert ran.returncode == 0, ran.stdout + ran.stderr
     failures = ran.stderr.count("has failed and runs again in")
-    assert failures if logs_a_failure else not ran.stderr, ran.stderr
+    lines = ran.stderr.splitlines()
+    said = [each for each in lines if not (may_miss and " is not run: " in each)]
+    assert failures if logs_a_failure else not said, ran.stderr
     return normalised(ran.stdout)
 
 
@@ -242,7 +256,8 @@ def test_the_readmes_durable_program_has_one_definition_after_three_starts(
 ) -> None:
     [_, (_, durable), *_] = blocks(README, "python")
     for _ in range(3):
-        run_python("-c", durable, cwd=tmp_path)
+        # On a slow machine it begins more than ten seconds after the last one.
+        run_python("-c", durable, cwd=tmp_path, may_miss=True)
     store = open_store(f"sqlite:///{tmp_path}/tasks.db")
     store.initialize()
     assert len(store.select_definitions()) == 1
