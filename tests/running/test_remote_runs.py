@@ -230,3 +230,13 @@ def test_what_cannot_be_written_costs_only_itself(
     assert isinstance(refused, StoreError)
     assert isinstance(refused, StoreUnavailableError) is (fault == "locked")
     assert set(answers) <= {True, Extension.GO_ON}
+
+
+def test_what_a_store_raises_of_its_own_is_answered_as_an_error_of_a_store(
+    house: House,
+) -> None:
+    run = running(house.store)
+    house.faults.failing["finish_instances"] = ZeroDivisionError("odd")
+    [answer] = house.remote.complete_all([Success(claim=claim_of(run), instance=run)])
+    assert isinstance(answer, StoreError)
+    assert "odd" in str(answer)
