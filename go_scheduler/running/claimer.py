@@ -37,7 +37,6 @@ class Claimer:
         unanswered: Looks after what a claim has taken whose answer was lost.
 
     Attributes:
-        hungry: Whether there was no room for all that the last claim met.
         ticker: Lets it tick.
     """
 
@@ -72,7 +71,7 @@ class Claimer:
         self._looks = True
         self._repeats = Repeats(self._clock, settling=self._store.settling)
         self._all_due_taken = False
-        self.hungry = self._full = False
+        self._hungry = self._full = False
         self.ticker = Ticker(
             "instance runner",
             self.tick,
@@ -108,7 +107,7 @@ class Claimer:
 
     def fill(self) -> None:
         """Claim at once if there is something left to claim: there is room for it."""
-        if self.hungry:
+        if self._hungry:
             self.look()
 
     def tick(self) -> timedelta | None:
@@ -136,7 +135,7 @@ class Claimer:
 
     def _claim(self) -> None:
         # Before the room is measured: what comes free later has to call for a look.
-        self.hungry = True
+        self._hungry = True
         room = self._capacity.measure(all_due_taken=self._all_due_taken)
         self._all_due_taken = False
         pause = self._pause
@@ -148,7 +147,7 @@ class Claimer:
         if room.ahead and not instances:
             self._rest()
             return
-        self.hungry = self._full = full = len(instances) == room.limit
+        self._hungry = self._full = full = len(instances) == room.limit
         self._all_due_taken = full and self._knows_to_come(instances)
         # By the room there was: what has started since has left some for what is new.
         if not room.ahead:
@@ -179,7 +178,7 @@ class Claimer:
         if lapsed is None:
             self._step = 1
         elif self._clock.elapsed() >= self._take_over_at:
-            self.hungry = True
+            self._hungry = True
             room = self._capacity.measure(all_due_taken=False)
             room = room._replace(limit=min(room.limit, self._step))
             taken = self._claim_some(room, lapsed=lapsed) if room.limit > 0 else []
@@ -195,7 +194,7 @@ class Claimer:
 
     def _rest(self) -> None:
         """Claim no more for as long as nothing comes up that nobody tells of."""
-        self.hungry = self._full = self._all_due_taken = False
+        self._hungry = self._full = self._all_due_taken = False
         self._claim_at = self._clock.elapsed() + self._longest_pause
 
     def _claim_some(

@@ -201,7 +201,7 @@ class Heartbeat:
 
     def stuck(self) -> int:
         """How many handlers have not returned since their run was given up."""
-        return len(self._held.hung())
+        return len(self._held.hung_runs)
 
     def tick(self) -> timedelta | None:
         """End what takes too long, renew, and answer how soon that is for the next."""

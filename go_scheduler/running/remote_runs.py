@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, OrderedDict
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from go_scheduler.clock import ZERO, StoreClock
@@ -139,11 +140,12 @@ class Reporting:
     progress: str | None = None
 
 
-def result_text(value: object) -> str | None:
-    """What came of a run as it is kept; None: nothing is said of it.
+def _kept_json(value: object, *, name: str) -> str | None:
+    """What is said of a run as it is kept; None: nothing is.
 
     Args:
         value: A JSON value.
+        name: What it is, for the error.
 
     Raises:
         ConfigurationError: It is none, of more than 64 KiB as text, or one that no
@@ -151,22 +153,13 @@ def result_text(value: object) -> str | None:
     """
     if value is None:
         return None
-    return write_value(value, name="result", limit=RESULT_LIMIT)
+    return write_value(value, name=name, limit=RESULT_LIMIT)
 
 
-def progress_text(value: object) -> str | None:
-    """How far a run has come as it is kept; None: nothing is said of it.
-
-    Args:
-        value: A JSON value.
-
-    Raises:
-        ConfigurationError: It is none, of more than 64 KiB as text, or one that no
-            store can keep.
-    """
-    if value is None:
-        return None
-    return write_value(value, name="progress", limit=RESULT_LIMIT)
+result_text = partial(_kept_json, name="result")
+"""What came of a run as it is kept; None: nothing is said of it."""
+progress_text = partial(_kept_json, name="progress")
+"""How far a run has come as it is kept; None: nothing is said of it."""
 
 
 def times_text(began: datetime | None, ended: datetime | None) -> str | None:

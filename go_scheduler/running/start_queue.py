@@ -7,6 +7,7 @@ from datetime import timedelta
 from functools import partial
 from heapq import heappop, heappush
 from itertools import count
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from go_scheduler.clock import ZERO
@@ -238,7 +239,7 @@ class StartQueue:
         sent = self._clock.elapsed()
         start = partial(self._store.start_instances, self._state.claimant)
         claims = [run.claim for run in runs]
-        written = write_each(claims, start, claim_of=lambda claim: claim)
+        written = write_each(claims, start, id_of=attrgetter("instance_id"))
         if written.done:
             self._state.pace.took(self._clock.elapsed() - sent)
         started = {

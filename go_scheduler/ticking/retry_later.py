@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from go_scheduler.stores import messages
-    from go_scheduler.stores.messages import Claim
 
 _BUSY_AT_FIRST = timedelta(milliseconds=100)
 _BUSY_AT_MOST = timedelta(seconds=1)
@@ -203,7 +202,7 @@ def write_each(
     records: Sequence[Row],
     write: Callable[[Sequence[Row]], messages.Answer[Done]],
     *,
-    claim_of: Callable[[Row], Claim] = attrgetter("claim"),
+    id_of: Callable[[Row], UUID] = attrgetter("claim.instance_id"),
 ) -> Written[Done]:
     """Write what is to become of instances, each once; what fails costs only itself.
 
@@ -213,7 +212,7 @@ def write_each(
     failed: dict[UUID, Exception] = {}
 
     def fail(record: Row, error: Exception) -> None:
-        failed[claim_of(record).instance_id] = error
+        failed[id_of(record)] = error
 
     answers = write_in_halves(records, write, fail)
     busy = {each for answer in answers for each in answer.busy}
