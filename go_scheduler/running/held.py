@@ -69,7 +69,7 @@ class HeldRun:
     ) -> None:
         assert instance.expires_at is not None
         self.instance = instance
-        self.claim = Claim(instance_id=instance.id, attempt=instance.attempt)
+        self.claim = Claim.of(instance)
         self._default = expire_after
         self.expire_after = instance.definition.expire_after or expire_after
         self.allowed = self.expire_after
@@ -131,8 +131,7 @@ class HeldRun:
                 instance has ended, and not as *failed*.
         """
         self.called = elapsed
-        due_at = self.instance.due_at
-        self.called_at = now if now > due_at else due_at
+        self.called_at = max(now, self.instance.due_at)
         self._extended = extended
         self._complete = complete
 

@@ -276,9 +276,7 @@ def judge(
         now: The store's time.
         asked: What triggers have answered for others of its batch.
     """
-    # As runs_before: each instance comes here.
-    runs = instance.runs - (instance.started_at is not None)
-    silence = instance.silence
+    runs, silence = runs_before(instance), instance.silence
     if silence is not None and not instance.cancel_requested:
         return Refused(decided(instance, silence, defaults=defaults, now=now))
     # Every policy allows a first run.

@@ -171,10 +171,8 @@ class Calls:
             if self._held.drop(run):
                 self._writer.release_lapsing(run)
             return False
-        catch_up = run.instance.definition.catch_up or self._defaults.catch_up
-        if catch_up.drop_after is not None and (
-            reason := dropped(run.instance, self._defaults, now=now)
-        ):
+        reason = dropped(run.instance, self._defaults, now=now)
+        if reason is not None:
             if self._held.drop(run):
                 self._writer.refuse(run, not_run(run.instance, reason))
             return False
