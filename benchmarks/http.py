@@ -77,10 +77,10 @@ def lateness(url: str, *, count: int, rate: int, head: float) -> dict[str, float
 
 def serving(url: str) -> None:
     """A server that hands out work, until its input ends."""
-    from go_scheduler.http import Crews, create_app
+    from go_scheduler.http import LongPoll, create_app
 
     with closing(open_store(url)) as store, Scheduler(None, store) as scheduler:
-        _serve(create_app(scheduler, work=Crews(scheduler)))
+        _serve(create_app(scheduler, work=LongPoll(scheduler)))
 
 
 def plain(url: str) -> None:

@@ -16,7 +16,7 @@ import uvicorn
 
 from go_scheduler import MemoryStore, OnDemandTrigger, Scheduler, TaskDefinition
 from go_scheduler.http import Work, Worker, create_app
-from go_scheduler.http.work.crews import Crews
+from go_scheduler.http.work.long_poll import LongPoll
 
 handled: SimpleQueue[Work] = SimpleQueue()
 
@@ -30,7 +30,7 @@ def handle(work: Work) -> object:
 
 def main() -> None:
     scheduler = Scheduler(None, MemoryStore())
-    app = create_app(scheduler, work=Crews(scheduler))
+    app = create_app(scheduler, work=LongPoll(scheduler))
     with socket.create_server(("127.0.0.1", 0)) as listening:
         server = uvicorn.Server(uvicorn.Config(app, log_config=None))
         serving = threading.Thread(target=server.run, args=([listening],))

@@ -20,7 +20,7 @@ from go_scheduler.running.calling.event_loop import ApplicationLoop, running_loo
 from go_scheduler.signals import caught_signals, next_request
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Iterator, Set
     from types import TracebackType
 
     from go_scheduler.clock import Clock
@@ -234,10 +234,9 @@ class Lifecycle(ABC):
         for each in self._fellows.nodes():
             each.look(stored)
 
-    def _look_for_instances(self, queues: Collection[str] | None = None) -> None:
+    def _look_for_instances(self, queues: Set[str] | None = None) -> None:
         for each in self._fellows.nodes():
-            if queues is None or each.serves(queues):
-                each.look_for_instances()
+            each.look_for_instances(queues)
 
     def _look_beside(self) -> None:
         """Let the other schedulers of this process look for instances."""

@@ -19,12 +19,13 @@ from go_scheduler.firing.creation import Creation
 from go_scheduler.health import Health, LoopHealth
 from go_scheduler.node_health import HintedLooks, UnservedQueues
 from go_scheduler.run import run_here
+from go_scheduler.running.calling.waiters import Waiters
 from go_scheduler.running.execution import Execution
 from go_scheduler.stores.hints import News
 from go_scheduler.ticking.ticker import Ticker
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Sequence, Set
     from uuid import UUID
 
     from go_scheduler.clock import Clock
@@ -56,7 +57,7 @@ class Node:
     """The loops of one start, wired together; started once and stopped once.
 
     Args:
-        handling: The handler, and where it is called; without one it claims nothing.
+        handling: What it calls or hands out; if nothing, it claims nothing.
         store: The store that the loops share.
         clock: Measures time; the store's time is read from the store.
         settings: How the loops behave.
@@ -80,14 +81,13 @@ class Node:
         self.application = handling.application
         self._clock = clock
         self._settings = settings
-        self._served = () if handling.handler is None else tuple(settings.queues)
         self._id = uuid4()
         store_clock = StoreClock(clock, store.now, error=settings.clock_error)
         self._execution = Execution(
             handling, store, store_clock, self._id, settings=settings, events=events
         )
         self.tally = self._execution.state.tally
-        runs, execution = bool(self._served), self._execution
+        execution = self._execution
         # The loops wake each other, and hints wake both.
         self._creation = Creation(
             store,
@@ -101,8 +101,10 @@ class Node:
             News.DEFINITIONS: self._creation.poll,
             News.INSTANCES: execution.claimer.poll,
         }
-        self._hinted = HintedLooks(store, clock, runs=runs, looks=looks, events=events)
-        self._unserved = UnservedQueues(store, clock, own=self._served, events=events)
+        self._hinted = HintedLooks(
+            store, clock, runs=handling.claims, looks=looks, events=events
+        )
+        self._unserved = UnservedQueues(store, clock, events=events)
         self._cleanup = Cleanup(store, settings.kept)
         ticker = partial(Ticker, clock=clock, events=events)
         self._cleaning = ticker(
@@ -142,7 +144,7 @@ class Node:
         self._tell(
             NodeStarted(
                 node=self._id,
-                queues=self._served,
+                queues=self.queues,
                 max_workers=self._settings.max_workers,
             )
         )
@@ -172,17 +174,37 @@ class Node:
         # A claim before they fired would only delay the claim that finds them.
         self._creation.look(stored)
 
-    def serves(self, queues: Collection[str]) -> bool:
-        """Whether it runs what is in one of these queues."""
-        return any(each in queues for each in self._served)
+    @property
+    def queues(self) -> tuple[str, ...]:
+        """The queues that it serves."""
+        return self._execution.state.claimant.queues
+
+    @property
+    def waiters(self) -> Waiters:
+        """Those that wait for what it hands out."""
+        waiters = self._execution.workers
+        assert isinstance(waiters, Waiters), "it was made to hand out"
+        return waiters
+
+    def subscribe(self, queues: tuple[str, ...]) -> None:
+        """Claim from these queues as well, for those that wait for them."""
+        self._execution.subscribe(queues)
+
+    def unsubscribe(self, queues: tuple[str, ...]) -> None:
+        """Claim from this set of queues no more."""
+        self._execution.claimer.unsubscribe(queues)
 
     def takes(self, queue: str) -> bool:
         """Whether something more in this queue would run here at once."""
-        return queue in self._served and self._execution.direct_start.free > 0
+        return self._execution.direct_start.free((queue,)) > 0
 
-    def look_for_instances(self) -> None:
-        """Look for instances at once: one may be there that was not made by firing."""
-        self._execution.claimer.look()
+    def look_for_instances(self, queues: Set[str] | None = None) -> None:
+        """Look for instances at once: one may be there that was not made by firing.
+
+        Args:
+            queues: In which queues; None: in any.
+        """
+        self._execution.claimer.look(queues)
 
     def put(
         self, definition: TaskDefinition, created: Callable[[TaskDefinition], None]
@@ -209,9 +231,13 @@ class Node:
         definition_id: UUID,
         additions: Sequence[Addition],
         created: Callable[[Sequence[TaskInstance]], None],
+        *,
+        queue: str | None,
     ) -> Sequence[TaskInstance] | None:
         """Add instances, and run at once those that are due, as ``DirectStart.add``."""
-        return self._execution.direct_start.add(definition_id, additions, created)
+        return self._execution.direct_start.add(
+            definition_id, additions, created, queue=queue
+        )
 
     def request_stop(self) -> None:
         """Begin to stop; returns at once."""
@@ -302,7 +328,7 @@ class Node:
     def _clean_up(self) -> timedelta | None:
         again = self._cleanup.tick()
         # Closed here, where nobody waits for it.
-        self._unserved.look()
+        self._unserved.look(self.queues)
         return again
 
     def _stop_step(self) -> None:

@@ -31,7 +31,6 @@ class UnservedQueues:
     Args:
         store: Where to look.
         clock: Measures elapsed time.
-        own: The queues that this node serves.
         events: Told of them.
     """
 
@@ -40,13 +39,11 @@ class UnservedQueues:
         store: Store,
         clock: Clock,
         *,
-        own: Sequence[str],
         events: Events = LOG_ALONE,
     ) -> None:
         self._events = events.teller("node")
         self._store = store
         self._clock = clock
-        self._own = own
         self._looked: timedelta | None = None
         self._since: dict[str, timedelta] = {}
         self._texts: dict[str, str] = {}
@@ -56,15 +53,19 @@ class UnservedQueues:
         """A text for each of them."""
         return tuple(self._texts.values())
 
-    def look(self) -> None:
-        """Look, unless the last look was a moment ago."""
+    def look(self, own: Collection[str]) -> None:
+        """Look, unless the last look was a moment ago.
+
+        Args:
+            own: The queues that this node serves.
+        """
         elapsed = self._clock.elapsed()
         if self._looked is not None and elapsed - self._looked < _EVERY:
             return
         self._looked = elapsed
         # If this node serves all that is due, the other nodes do not matter.
-        others = self._store.list_due_queues(apart_from=self._own)
-        served = self._served() if others else None
+        others = self._store.list_due_queues(apart_from=own)
+        served = self._served(own) if others else None
         unserved = () if served is None else self._find(served)
         self._since = {each: self._since.get(each, elapsed) for each in unserved}
         texts = {
@@ -76,9 +77,9 @@ class UnservedQueues:
             self._events.tell(QueueUnserved(queue=queue, text=texts[queue]))
         self._texts = texts
 
-    def _served(self) -> set[str] | None:
+    def _served(self, own: Collection[str]) -> set[str] | None:
         """The queues of all living nodes; None: those of one are not known."""
-        served = set(self._own)
+        served = set(own)
         for contact in self._store.list_contacts(within=_ALIVE):
             announced = contact.announced
             if announced.queues is None:

@@ -203,6 +203,7 @@ class Scheduler(Lifecycle, Tasks, Client):
         self._hub = Events(heard, self._clock, log_runs=log_runs)
         self._events = self._hub.teller("scheduler")
         self._handler, self._executor = handler, executor
+        self._hands_out = False
         self._use_tasks_of(handler)
         self._notices, self._said = HealthWarnings(), HealthWarnings()
         check_same(self._clock, self._store.clock)
@@ -213,34 +214,24 @@ class Scheduler(Lifecycle, Tasks, Client):
         """How the scheduler is at this moment; never raises and never waits."""
         return replace(self._node_health(), events_dropped=self._hub.dropped)
 
-    def another(
-        self, handler: Handler, *, queues: Sequence[str], executor: Executor
-    ) -> Scheduler:
-        """Make one more scheduler on the same store, with another handler.
+    def _handing_out(self) -> Scheduler:
+        """One more scheduler like this, which hands out what others run elsewhere.
 
-        It is started and stopped by itself. What one of the two puts in or makes due,
-        the other looks for at once.
-
-        Args:
-            handler: Called with each due instance.
-            queues: Run the instances of these queues.
-            executor: Calls the handler.
-
-        Raises:
-            ConfigurationError: An argument is wrong.
+        It is started and stopped by itself, and serves what its node subscribes to.
+        What one of the two puts in or makes due, the other looks for at once.
         """
         same = {
             each.name: getattr(self._settings, each.name) for each in fields(Settings)
         }
         made = Scheduler(
-            handler,
+            None,
             self._store,
-            **{**same, "queues": queues},
+            **same,
             clock=self._clock,
-            executor=executor,
             log_runs=self._logs_runs,
             listeners=self._listeners,
         )
+        made._hands_out = True
         self._join(made)
         return made
 
@@ -268,10 +259,17 @@ class Scheduler(Lifecycle, Tasks, Client):
             store.connect()
 
     def _new_node(self, application: ApplicationLoop | None) -> Node:
-        if self._handler is None:
+        handling = Handling(
+            self._handler,
+            self._executor,
+            application,
+            self._look_beside,
+            hands_out=self._hands_out,
+        )
+        if not handling.claims:
             self._say(NO_HANDLER, stays=True)
         return Node(
-            Handling(self._handler, self._executor, application, self._look_beside),
+            handling,
             self._store,
             self._clock,
             self._settings,

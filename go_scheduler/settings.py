@@ -81,7 +81,7 @@ class Settings:
             if value is None and each.name in _MAY_BE_NONE:
                 continue
             if each.name == "queues":
-                object.__setattr__(self, "queues", _checked_queues(value))
+                object.__setattr__(self, "queues", checked_queues(value))
             elif each.name in _LEAST:
                 check_at_least(each.name, value, _LEAST[each.name])
             elif each.name in _POLICIES:
@@ -121,7 +121,12 @@ class Settings:
         )
 
 
-def _checked_queues(queues: object) -> tuple[str, ...]:
+def checked_queues(queues: object) -> tuple[str, ...]:
+    """The names of queues, each once.
+
+    Raises:
+        ConfigurationError: They are none, or there is none.
+    """
     if isinstance(queues, str) or not isinstance(queues, tuple | list):
         raise ConfigurationError(
             f"queues must be a sequence of names, not {shown(queues)}"

@@ -10,7 +10,6 @@ from uuid import uuid4
 import pytest
 
 from go_scheduler.clock import ZERO
-from go_scheduler.errors import ConfigurationError
 from go_scheduler.models import TaskDefinition
 from go_scheduler.scheduler import Scheduler
 from go_scheduler.stores.memory.store import MemoryStore
@@ -20,7 +19,7 @@ from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
 from go_scheduler.triggers.on_demand import OnDemandTrigger
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from go_scheduler.models import TaskInstance
     from go_scheduler.stores.base import Store
@@ -38,10 +37,23 @@ class Two:
 
     def __init__(self, store: Store, clock: ManualClock) -> None:
         self.handled: list[TaskInstance] = []
-        self.first = Scheduler(None, store, clock=clock, expire_after=HOUR)
-        self.other = self.first.another(
-            self.handled.append, queues=["other"], executor=InlineExecutor()
-        )
+        self.first = Scheduler(None, store, clock=clock)
+        self.other = beside(self.first, self.handled.append, "other")
+
+
+def beside(
+    first: Scheduler, handler: Callable[[TaskInstance], None], queue: str
+) -> Scheduler:
+    """A scheduler beside another one, for a queue of its own."""
+    made = Scheduler(
+        handler,
+        first._store,
+        clock=first._clock,
+        queues=[queue],
+        executor=InlineExecutor(),
+    )
+    first._join(made)
+    return made
 
 
 def once(clock: ManualClock) -> TaskDefinition:
@@ -63,7 +75,7 @@ class Noted(MemoryStore):
 def test_only_those_look_that_serve_its_queue(clock: ManualClock) -> None:
     store = Noted(clock)
     two = Two(store, clock)
-    third = two.first.another(print, queues=["third"], executor=InlineExecutor())
+    third = beside(two.first, print, "third")
     task = TaskDefinition(trigger=OnDemandTrigger(), queue="other")
     with two.first, two.other, third:
         two.first.schedule(task)
@@ -78,14 +90,9 @@ def test_only_those_look_that_serve_its_queue(clock: ManualClock) -> None:
     assert two.first._queues == {task.id: "other"}
 
 
-def test_another_one_is_like_the_first_but_for_what_it_runs(
-    store: Store, clock: ManualClock
-) -> None:
-    two = Two(store, clock)
-    assert two.other._settings.expire_after == HOUR
-    assert two.other._settings.queues == ("other",)
-    with pytest.raises(ConfigurationError, match="queues"):
-        two.first.another(print, queues=[], executor=InlineExecutor())
+def test_one_that_hands_out_is_like_the_first(store: Store, clock: ManualClock) -> None:
+    first = Scheduler(None, store, clock=clock, expire_after=HOUR)
+    assert first._handing_out()._settings.expire_after == HOUR
 
 
 def test_those_that_nobody_has_any_more_are_forgotten(
@@ -93,8 +100,8 @@ def test_those_that_nobody_has_any_more_are_forgotten(
 ) -> None:
     first = Scheduler(None, store, clock=clock)
     for _ in range(10):
-        first.another(print, queues=["other"], executor=InlineExecutor())
+        first._handing_out()
     gc.collect()
     assert list(first._fellows.nodes()) == []
-    first.another(print, queues=["other"], executor=InlineExecutor())
+    first._handing_out()
     assert len(first._fellows._all) <= 2

@@ -278,8 +278,9 @@ class OnDemand(StoreAccess):
             found = store.add_instances(definition_id, additions)
             tell(found)
             return found
-        taker = self._taker(self._queues.get(definition_id))
-        taken = taker and taker.add(definition_id, additions, tell)
+        queue = self._queues.get(definition_id)
+        taker = self._taker(queue)
+        taken = taker and taker.add(definition_id, additions, tell, queue=queue)
         found = taken or self._ready().add_instances(definition_id, additions)
         queues = {each.definition.queue for each in found if not each.claimed_by}
         if queues:

@@ -43,6 +43,8 @@ class LocalExecutor(Protocol):
         definition_id: UUID,
         additions: Sequence[Addition],
         created: Callable[[Sequence[TaskInstance]], None],
+        *,
+        queue: str | None,
     ) -> Sequence[TaskInstance] | None:
         """Add instances; ``created`` is called before they run."""
 
@@ -162,7 +164,7 @@ class StoreAccess:
     def _look(self, stored: TaskDefinition | None = None) -> None:
         """Let a scheduler look: something may be due, such as what was just stored."""
 
-    def _look_for_instances(self, queues: Collection[str] | None = None) -> None:
+    def _look_for_instances(self, queues: Set[str] | None = None) -> None:
         """Let a scheduler look for instances: one in these queues may be due."""
 
     def _look_at_all(self) -> None:

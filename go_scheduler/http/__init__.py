@@ -14,7 +14,7 @@ if typing.TYPE_CHECKING:
     from go_scheduler.http.jobs.jitter import JobDefaults
     from go_scheduler.http.limits import Limits
     from go_scheduler.http.serving import serve
-    from go_scheduler.http.work.crews import Crews
+    from go_scheduler.http.work.long_poll import LongPoll
     from go_scheduler.http.worker import Work, Worker
 else:
     # Hidden from type checkers, which would take any misspelt name for an object.
@@ -24,7 +24,7 @@ else:
             "ApiKey": "access.keys",
             "BearerAccess": "access.bearer",
             "Caller": "access.caller",
-            "Crews": "work.crews",
+            "LongPoll": "work.long_poll",
             "JobDefaults": "jobs.jitter",
             "Limits": "limits",
             "OidcIssuer": "access.issuer",
@@ -42,9 +42,9 @@ __all__ = [
     "ApiKey",
     "BearerAccess",
     "Caller",
-    "Crews",
     "JobDefaults",
     "Limits",
+    "LongPoll",
     "OidcIssuer",
     "OpenAccess",
     "Work",

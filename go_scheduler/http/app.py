@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from go_scheduler.clock import Clock
     from go_scheduler.handlers.registry import HandlerRegistry
     from go_scheduler.http.access.authentication import Access
-    from go_scheduler.http.work.crews import Crews
+    from go_scheduler.http.work.long_poll import LongPoll
     from go_scheduler.telemetry.figures import Gathering
 
 
@@ -102,7 +102,7 @@ def create_app(
     scheduler: Client,
     *,
     access: Access | None = None,
-    work: Crews | None = None,
+    work: LongPoll | None = None,
     types: HandlerRegistry | None = None,
     limits: Limits | None = None,
     jobs: JobDefaults | None = None,

@@ -16,7 +16,7 @@ from go_scheduler.http.access.authentication import Access
 from go_scheduler.http.jobs.jitter import JobDefaults
 from go_scheduler.http.jobs.known_types import KnownTypes
 from go_scheduler.http.limits import Limits, Threads
-from go_scheduler.http.work.crews import Crews
+from go_scheduler.http.work.long_poll import LongPoll
 from go_scheduler.telemetry.figures import Gathering
 
 _KEPT = timedelta(seconds=1)
@@ -77,7 +77,7 @@ class Context:
     readiness: Readiness
     job_types: KnownTypes
     jobs: JobDefaults
-    work: Crews | None = None
+    work: LongPoll | None = None
     types: HandlerRegistry | None = None
     metrics: Gathering | None = None
 

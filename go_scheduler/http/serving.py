@@ -441,7 +441,7 @@ class _Serving:
         self._runs = runs
         # A scheduler that is never started is not healthy: use a client to answer only.
         client = self._client = scheduler if runs else Client(store)
-        # Crews are nodes of their own, and hand out work that runs elsewhere.
+        # It is a node of its own, and hands out work that runs elsewhere.
         self._work = settings.work.hand_out(scheduler) if runs else None
         self._access = settings.access.access()
         self._app = create_app(

@@ -31,7 +31,8 @@ class Admission:
 
     Args:
         state: What the node's parts share.
-        handler: Tells which instances this node can run.
+        handler: Tells which instances this node can run; None: what runs them is
+            elsewhere.
         writer: Takes what is not let in.
 
     Attributes:
@@ -40,7 +41,7 @@ class Admission:
     """
 
     def __init__(
-        self, state: NodeState, handler: Handler, writer: ResultWriter
+        self, state: NodeState, handler: Handler | None, writer: ResultWriter
     ) -> None:
         self._handler = handler
         self._clock = state.clock

@@ -13,15 +13,13 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from go_scheduler.models import TaskInstance
+    from go_scheduler.running.calling.waiters import Waiters
     from go_scheduler.running.calling.workers import Workers
     from go_scheduler.running.held import Held, HeldRun
     from go_scheduler.running.result_writer import ResultWriter
     from go_scheduler.running.state import NodeState
 
 _BATCH = 500
-# So many instances are held before they are due for each that an executor takes whose
-# room changes: others may have room for more by then.
-_HELD_FOR_EACH = 16
 
 
 class Allowance(NamedTuple):
@@ -38,21 +36,25 @@ class Allowance(NamedTuple):
 
 
 class Capacity:
-    """What a node has room for: workers for what is due, places for what is held.
+    """What there is room for: workers for what is due, places for what is held.
 
     Args:
         state: What the node's parts share.
-        writer: Tells how many ends are not recorded, and how many were lately.
-        workers: Tells how many there are, and whether they can be given anything.
+        queues: Of these queues.
+        writer: Tells how many ends were recorded lately.
+        workers: Tell how many are free, and whether they can be given anything.
     """
 
     def __init__(
-        self, state: NodeState, writer: ResultWriter, workers: Workers
+        self,
+        state: NodeState,
+        queues: tuple[str, ...],
+        writer: ResultWriter,
+        workers: Workers | Waiters,
     ) -> None:
         self._clock = state.clock
         self._window = state.settings.runner_window
-        self._max_held = state.settings.max_held
-        self._held = state.held
+        self._queues = queues
         self._in_flight = state.in_flight
         self._writer = writer
         self._workers = workers
@@ -62,19 +64,7 @@ class Capacity:
         """How many workers there are for what is handed over at this moment."""
         if self._workers.trouble is not None:
             return 0
-        return self._free()
-
-    def _free(self, recently: int = 0) -> int:
-        backlog, room = self._writer.backlog, self._workers.room
-        if room is None:
-            return self._workers.size + recently - self._held.busy - backlog
-        # It does not count itself what it was handed and has no room for.
-        return min(room - self._held.due_count, self._max_held - backlog)
-
-    @property
-    def _most_held(self) -> int:
-        most, room = self._max_held, self._workers.room
-        return most if room is None else min(most, _HELD_FOR_EACH * room)
+        return self._workers.free(self._queues)
 
     def measure(self, *, all_due_taken: bool) -> Allowance:
         """How much there is now.
@@ -90,18 +80,13 @@ class Capacity:
         since = self._clock.elapsed() - self._window
         recently = self._writer.written_since(since)
         coming = self._in_flight.count
-        due = self._free(recently) - coming
-        ahead = self._most_held - self._held.waiting - coming
+        due = self._workers.free(self._queues, recently) - coming
+        ahead = self._workers.ahead(self._queues) - coming
         if ahead <= 0:
             return Allowance(min(due, _BATCH), ahead=False)
         if due > 0 and all_due_taken:
             return Allowance(min(ahead, _BATCH), ahead=True)
         return Allowance(min(due, ahead, _BATCH), ahead=True)
-
-    def give_back_overdue(self) -> None:
-        """Give back what has found no worker for longer than a window."""
-        for run in self._held.due(before=self._clock.elapsed() - self._window):
-            self._writer.give_back(run, "no worker has been free for it")
 
 
 _LEAST_EACH = 3

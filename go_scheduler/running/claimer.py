@@ -2,136 +2,128 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from go_scheduler.clock import ZERO
+from go_scheduler.running.capacity import Capacity
 from go_scheduler.running.start_queue import LONGEST_BACKOFF
 from go_scheduler.stores.messages import ReadLater
 from go_scheduler.ticking.ticker import Repeats, Ticker
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence, Set
 
     from go_scheduler.models import TaskInstance
     from go_scheduler.running.admission import Admission
     from go_scheduler.running.arrivals import Arrivals
-    from go_scheduler.running.capacity import Allowance, Capacity
+    from go_scheduler.running.calling.waiters import Waiters
+    from go_scheduler.running.calling.workers import Workers
+    from go_scheduler.running.capacity import Allowance
     from go_scheduler.running.recovery import Takeover, Unanswered
+    from go_scheduler.running.result_writer import ResultWriter
     from go_scheduler.running.start_queue import StartQueue
     from go_scheduler.running.state import NodeState
+    from go_scheduler.stores.messages import Claimant
 
 _STEP = timedelta(milliseconds=100)
 
 
-class Claimer:
-    """Claims what is due within its window, and passes it on to the start queue.
+class Subscription:
+    """Queues from which a node claims: how much it takes, and when it claims next.
 
     Args:
         state: What the node's parts share.
+        queues: Which queues.
         capacity: Says how much may be claimed.
-        admission: Keeps out what is not to be called here.
-        start_queue: Takes what is admitted.
-        arrivals: Let in many, while the next claim is sent.
+        claimer: Claims.
         takeover: Says which lapsed claims may be taken over.
-        unanswered: Looks after what a claim has taken whose answer was lost.
 
     Attributes:
-        ticker: Lets it tick.
+        claimed_at: The elapsed time of its last claim.
     """
 
     def __init__(
         self,
         state: NodeState,
+        queues: tuple[str, ...],
         *,
         capacity: Capacity,
-        admission: Admission,
-        start_queue: StartQueue,
-        arrivals: Arrivals,
+        claimer: Claimer,
         takeover: Takeover,
-        unanswered: Unanswered,
     ) -> None:
-        self._state = state
-        self._store = state.store
-        self._clock = state.clock
-        self._pace = state.pace
+        self.queues = queues
+        self._claimer = claimer
         self._capacity = capacity
-        self._admission = admission
-        self._start_queue = start_queue
-        self._arrivals = arrivals
         self._takeover = takeover
-        self._unanswered = unanswered
-        self._pause = self._pace.window / 2
+        self._clock = state.clock
+        window = state.pace.window
+        self._pause = window / 2
         # What was put by then for later is still found in time.
-        self._longest_pause = self._pace.window * 3 / 4
+        self._longest_pause = window * 3 / 4
+        self.claimed_at = ZERO
         self._claim_at = ZERO
         self._take_over_at = ZERO
         self._step = 1
         self._asked = False
         self._looks = True
-        self._repeats = Repeats(self._clock, settling=self._store.settling)
+        self._repeats = Repeats(state.clock, settling=state.store.settling)
         self._all_due_taken = False
         self._hungry = self._full = False
-        self.ticker = Ticker(
-            "instance runner",
-            self.tick,
-            interval=self._longest_pause,
-            clock=self._clock.base,
-            longest_backoff=LONGEST_BACKOFF,
-            events=state.events,
-        )
-        state.room_made.connect(self.fill)
-        state.work_found.connect(self.look)
 
     @property
     def free(self) -> int:
         """How many workers are free for what nobody has to claim.
 
         There are none if there was more to claim than there was room for, the last
-        time, or if it is not known what has been claimed.
+        time.
         """
-        if self._full or self._unanswered.any:
-            return 0
-        return self._capacity.free
+        return 0 if self._full else self._capacity.free
 
     def look(self) -> None:
-        """Claim at once: there may be something new, or new room."""
+        """Claim at the next tick: there may be something new, or new room."""
         self._asked = True
         self._looks = True
-        self.ticker.wake()
 
     def poll(self) -> None:
-        """Claim as if it were time to; and once only."""
+        """Claim at the next tick as if it were time to; and once only."""
         self._looks = True
-        self.ticker.wake()
 
-    def fill(self) -> None:
-        """Claim at once if there is something left to claim: there is room for it."""
+    def fill(self) -> bool:
+        """Claim at the next tick if there is something left to claim; true if so."""
         if self._hungry:
             self.look()
+        return self._hungry
 
-    def tick(self) -> timedelta | None:
-        """Claim a batch, if it is time to, and answer when to do so again."""
-        self._admission.begin()
-        try:
-            self._clock.refresh()
-            self._capacity.give_back_overdue()
-            if self._asked:
-                self._asked = False
-                self._repeats.begin()
-            repeats = self._repeats.take()
-            if self._looks or repeats or self._wait() <= ZERO:
-                # Before the claim: what is new after it has been read needs another.
-                self._looks = False
-                if self._unanswered.give_back():
-                    self._repeats.begin()
-                if not self._take_over():
-                    self._claim()
-        except BaseException:
-            self._state.contact.broke()
-            self._looks = True
-            raise
-        return self._next()
+    def repeat(self) -> None:
+        """Claim again a little later: a scan may have left something out."""
+        self._repeats.begin()
+
+    def is_time(self) -> bool:
+        """Whether to claim now."""
+        if self._asked:
+            self._asked = False
+            self._repeats.begin()
+        repeats = self._repeats.take()
+        return self._looks or repeats or self._wait() <= ZERO
+
+    def claim(self) -> None:
+        """Claim what has lapsed, or else what is due."""
+        self.claimed_at = self._clock.elapsed()
+        # Before the claim: what is new after it has been read needs another.
+        self._looks = False
+        if not self._take_over():
+            self._claim()
+
+    def next(self) -> timedelta:
+        """How long until the next claim, or its repeat, is due."""
+        if self._looks:
+            return ZERO
+        repeat = self._repeats.wait
+        wait = self._wait()
+        return max(ZERO, wait if repeat is None else min(wait, repeat))
 
     def _claim(self) -> None:
         # Before the room is measured: what comes free later has to call for a look.
@@ -143,27 +135,16 @@ class Claimer:
             self._full = True
             self._claim_at = self._clock.elapsed() + pause
             return
-        instances = self._claim_some(room, lapsed=None)
+        instances = self._claimer.claim(self.queues, room, lapsed=None)
         if room.ahead and not instances:
             self._rest()
             return
         self._hungry = self._full = full = len(instances) == room.limit
-        self._all_due_taken = full and self._knows_to_come(instances)
+        self._all_due_taken = full and self._claimer.knows_to_come(instances)
         # By the room there was: what has started since has left some for what is new.
         if not room.ahead:
             pause /= 10
         self._claim_at = self._clock.elapsed() + (ZERO if full else pause)
-
-    def _knows_to_come(self, instances: Sequence[TaskInstance]) -> bool:
-        """Whether the last is to come; not of many that are yet to be read."""
-        return not isinstance(instances, ReadLater) and self._is_to_come(instances[-1])
-
-    def _is_to_come(self, instance: TaskInstance) -> bool:
-        # One that has to have a slot is not started by its claim, due or not.
-        return (
-            instance.started_at is None
-            and instance.due_at > self._clock.now() + self._start_queue.lead
-        )
 
     def _take_over(self) -> bool:
         """Claim what has lapsed: one first, then two, then four, while there is more.
@@ -181,7 +162,9 @@ class Claimer:
             self._hungry = True
             room = self._capacity.measure(all_due_taken=False)
             room = room._replace(limit=min(room.limit, self._step))
-            taken = self._claim_some(room, lapsed=lapsed) if room.limit > 0 else []
+            taken: Sequence[TaskInstance] = []
+            if room.limit > 0:
+                taken = self._claimer.claim(self.queues, room, lapsed=lapsed)
             # Those that nobody had claimed before come last: nothing more has lapsed.
             full = 0 < room.limit == len(taken) and taken[-1].attempt > 1
             self._step = 2 * self._step if full else 1
@@ -197,12 +180,155 @@ class Claimer:
         self._hungry = self._full = self._all_due_taken = False
         self._claim_at = self._clock.elapsed() + self._longest_pause
 
-    def _claim_some(
-        self, room: Allowance, *, lapsed: timedelta | None
+    def _wait(self) -> timedelta:
+        """How long until it is time for a claim."""
+        at = self._claim_at
+        if self._step > 1:
+            at = min(at, self._take_over_at)
+        return at - self._clock.elapsed()
+
+
+class Claimer:
+    """Claims what is due within its window, and passes it on to the start queue.
+
+    Args:
+        state: What the node's parts share.
+        writer: Writes what becomes of runs.
+        workers: Take what is claimed.
+        admission: Keeps out what is not to be called here.
+        start_queue: Takes what is admitted.
+        arrivals: Let in many, while the next claim is sent.
+        takeover: Says which lapsed claims may be taken over.
+        unanswered: Looks after what a claim has taken whose answer was lost.
+
+    Attributes:
+        ticker: Lets it tick.
+    """
+
+    def __init__(
+        self,
+        state: NodeState,
+        *,
+        writer: ResultWriter,
+        workers: Workers | Waiters,
+        admission: Admission,
+        start_queue: StartQueue,
+        arrivals: Arrivals,
+        takeover: Takeover,
+        unanswered: Unanswered,
+    ) -> None:
+        self._state = state
+        self._store = state.store
+        self._clock = state.clock
+        self._pace = state.pace
+        self._held = state.held
+        self._writer = writer
+        self._workers = workers
+        self._admission = admission
+        self._start_queue = start_queue
+        self._arrivals = arrivals
+        self._takeover = takeover
+        self._unanswered = unanswered
+        # Replaced as a whole: other threads add and remove.
+        self._subscriptions: tuple[Subscription, ...] = ()
+        self.ticker = Ticker(
+            "instance runner",
+            self.tick,
+            interval=self._pace.window * 3 / 4,
+            clock=self._clock.base,
+            longest_backoff=LONGEST_BACKOFF,
+            events=state.events,
+        )
+        state.room_made.connect(self.fill)
+        state.work_found.connect(self.look)
+
+    def subscribe(self, queues: tuple[str, ...]) -> None:
+        """Claim from these queues as well, as one set."""
+        subscription = Subscription(
+            self._state,
+            queues,
+            capacity=Capacity(self._state, queues, self._writer, self._workers),
+            claimer=self,
+            takeover=self._takeover,
+        )
+        self._serve((*self._subscriptions, subscription))
+        self.ticker.wake()
+
+    def unsubscribe(self, queues: tuple[str, ...]) -> None:
+        """Claim from this set of queues no more."""
+        self._serve(
+            tuple(each for each in self._subscriptions if each.queues != queues)
+        )
+
+    def free(self, queues: Collection[str]) -> int:
+        """How many workers are free for what nobody has to claim, in each of these.
+
+        There are none if it is not known what has been claimed.
+        """
+        if self._unanswered.any:
+            return 0
+        return min(
+            sum(each.free for each in self._subscriptions if queue in each.queues)
+            for queue in queues
+        )
+
+    def look(self, queues: Set[str] | None = None) -> None:
+        """Claim at once: there may be something new.
+
+        Args:
+            queues: In which queues; None: in any.
+        """
+        for each in self._subscriptions:
+            if queues is None or not queues.isdisjoint(each.queues):
+                each.look()
+                self.ticker.wake()
+
+    def poll(self) -> None:
+        """Claim as if it were time to; and once only."""
+        for each in self._subscriptions:
+            each.poll()
+        self.ticker.wake()
+
+    def fill(self) -> None:
+        """Claim at once if there is something left to claim: there is room for it."""
+        filled = [each.fill() for each in self._subscriptions]
+        if any(filled):
+            self.ticker.wake()
+
+    def tick(self) -> timedelta | None:
+        """Claim a batch of each set, if it is time to; answer when to do so again."""
+        self._admission.begin()
+        try:
+            self._clock.refresh()
+            self._give_back_overdue()
+            due = [each for each in self._subscriptions if each.is_time()]
+            if due and self._unanswered.give_back():
+                for each in self._subscriptions:
+                    each.repeat()
+            # One that fails is the last the next time.
+            for each in sorted(due, key=attrgetter("claimed_at")):
+                each.claim()
+        except BaseException:
+            self._state.contact.broke()
+            for each in self._subscriptions:
+                each.poll()
+            raise
+        return min((each.next() for each in self._subscriptions), default=None)
+
+    def claim(
+        self, queues: tuple[str, ...], room: Allowance, *, lapsed: timedelta | None
     ) -> Sequence[TaskInstance]:
+        """Claim from some queues, and pass on what has come.
+
+        Args:
+            queues: From which.
+            room: How much.
+            lapsed: As for ``Store.claim_instances``.
+        """
         lead = self._start_queue.lead
         watch = self._admission.watch()
         instances = self._send(
+            replace(self._state.claimant, queues=queues),
             ahead=self._pace.ahead if room.ahead else lead,
             lead=lead,
             limit=room.limit,
@@ -217,8 +343,29 @@ class Claimer:
                 self._start_queue.add(self._admission.admit(instances, watch))
         return instances
 
+    def knows_to_come(self, instances: Sequence[TaskInstance]) -> bool:
+        """Whether the last is to come; not of many that are yet to be read."""
+        if isinstance(instances, ReadLater):
+            return False
+        last = instances[-1]
+        # One that has to have a slot is not started by its claim, due or not.
+        return (
+            last.started_at is None
+            and last.due_at > self._clock.now() + self._start_queue.lead
+        )
+
+    def _serve(self, subscriptions: tuple[Subscription, ...]) -> None:
+        self._subscriptions = subscriptions
+        self._state.serve(queue for each in subscriptions for queue in each.queues)
+
+    def _give_back_overdue(self) -> None:
+        """Give back what has found no worker for longer than a window."""
+        for run in self._held.due(before=self._clock.elapsed() - self._pace.window):
+            self._writer.give_back(run, "no worker has been free for it")
+
     def _send(
         self,
+        claimant: Claimant,
         *,
         ahead: timedelta,
         lead: timedelta,
@@ -226,7 +373,7 @@ class Claimer:
         lapsed: timedelta | None,
     ) -> Sequence[TaskInstance]:
         """Claim as ``Store.claim_instances`` does."""
-        sent, claimant = self._clock.elapsed(), self._state.claimant
+        sent = self._clock.elapsed()
         with self._unanswered.noting():
             instances = self._store.claim_instances(
                 claimant,
@@ -239,18 +386,3 @@ class Claimer:
         self._state.contact.made()
         self._pace.took(self._clock.elapsed() - sent)
         return instances
-
-    def _wait(self) -> timedelta:
-        """How long until it is time for a claim."""
-        at = self._claim_at
-        if self._step > 1:
-            at = min(at, self._take_over_at)
-        return at - self._clock.elapsed()
-
-    def _next(self) -> timedelta:
-        """How long until the next claim, or its repeat, is due."""
-        if self._looks:
-            return ZERO
-        repeat = self._repeats.wait
-        wait = self._wait()
-        return max(ZERO, wait if repeat is None else min(wait, repeat))

@@ -9,7 +9,7 @@ from go_scheduler.stores.base import is_run_by
 from go_scheduler.stores.rules import uses_slot
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
     from datetime import datetime
     from uuid import UUID
 
@@ -62,10 +62,9 @@ class DirectStart:
         self._unanswered = unanswered
         self._stopped = False
 
-    @property
-    def free(self) -> int:
-        """How many more would run at once."""
-        return self._claimer.free - self._in_flight.count
+    def free(self, queues: Collection[str]) -> int:
+        """How many more would run at once, in each of these queues."""
+        return self._claimer.free(queues) - self._in_flight.count
 
     def stop(self) -> None:
         """Begin none any more; what is under way is not waited for."""
@@ -89,7 +88,7 @@ class DirectStart:
         claimant = self._presence.claimant
         if not is_run_by(firing.definition, claimant):
             return None
-        if not self._begin(1):
+        if not self._begin(1, {firing.definition.queue}):
             return None
         try:
             watch = self._admission.watch()
@@ -122,7 +121,8 @@ class DirectStart:
         """
         now, claimant = self._clock.now(), self._presence.claimant
         may_start = all(_may_start(each, claimant, now) for each in firings)
-        if not (may_start and self._begin(len(firings))):
+        queues = {each.definition.queue for each in firings}
+        if not (may_start and self._begin(len(firings), queues)):
             return None
         try:
             watch = self._admission.watch()
@@ -139,6 +139,8 @@ class DirectStart:
         definition_id: UUID,
         additions: Sequence[Addition],
         created: Callable[[Sequence[TaskInstance]], None],
+        *,
+        queue: str | None,
     ) -> Sequence[TaskInstance] | None:
         """Add instances, and run them if they are due.
 
@@ -146,6 +148,7 @@ class DirectStart:
             definition_id: Of which definition.
             additions: What to add.
             created: Told of the answer before any of it runs.
+            queue: The queue of the definition; None: it may be any.
 
         Returns:
             As ``Store.add_instances``; None: nothing was added.
@@ -155,9 +158,11 @@ class DirectStart:
         """
         now = self._clock.now()
         are_due = all(each.execute_at(now) <= now for each in additions)
-        if not (are_due and self._begin(len(additions))):
+        claimant = self._presence.claimant
+        queues = claimant.queues if queue is None else (queue,)
+        if not (are_due and self._begin(len(additions), queues)):
             return None
-        ids, claimant = {each.id for each in additions}, self._presence.claimant
+        ids = {each.id for each in additions}
         try:
             watch = self._admission.watch()
             with self._unanswered.noting():
@@ -178,19 +183,15 @@ class DirectStart:
             self._claimer.look()
         return added
 
-    def _begin(self, count: int) -> bool:
+    def _begin(self, count: int, queues: Collection[str]) -> bool:
         """Begin if so many can run at once; false: it is not to be."""
         with self._in_flight.lock:
             # Noted first: whoever looks for lost answers sees it, or this sees that one
             # is lost.
             self._in_flight.add(count)
-            begins = False
-            try:
-                begins = not self._stopped and self.free >= 0
-            finally:
-                # An executor's own code may have raised.
-                if not begins:
-                    self._in_flight.end(count)
+            begins = not self._stopped and self.free(queues) >= 0
+            if not begins:
+                self._in_flight.end(count)
             return begins
 
 

@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING
 
 from go_scheduler.errors import StoreError
 from go_scheduler.events.event_bus import LOG_ALONE, Events
-from go_scheduler.handlers.registry import HandlerRegistry
 from go_scheduler.health import Lateness, RecentLateness
 from go_scheduler.running.admission import Admission
 from go_scheduler.running.arrivals import Arrivals
+from go_scheduler.running.calling.waiters import Waiters
 from go_scheduler.running.calling.workers import Workers
-from go_scheduler.running.capacity import Capacity
 from go_scheduler.running.claimer import Claimer
 from go_scheduler.running.direct_start import DirectStart
 from go_scheduler.running.heartbeat import Heartbeat
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
 class Execution:
     """What claims, starts, calls, records and renews the instances of one node.
 
-    Without a handler it only tells the others of this node.
+    If it calls nothing and hands out nothing, it only tells the others of this node.
 
     Args:
         handling: What is called, and where.
@@ -51,7 +50,7 @@ class Execution:
         state: What the parts share.
         writer: Writes what becomes of runs.
         heartbeat: Keeps the claims of runs.
-        workers: Call the handler.
+        workers: Call the handler, or hand out what others run.
         admission: Keeps out what is not to be called here.
         claimer: Claims what is due.
         direct_start: Starts what is created here and due.
@@ -70,15 +69,18 @@ class Execution:
         settings: Settings,
         events: Events = LOG_ALONE,
     ) -> None:
-        # The empty registry is never asked: without tickers nothing is claimed.
-        handler = HandlerRegistry() if handling.handler is None else handling.handler
         self.state = state = NodeState(store, clock, node, settings, events=events)
         self._objective = Objective(state)
-        self._presence = Presence(state, handling.handler, self._objective)
+        self._presence = Presence(state, handling, self._objective)
         self.writer = writer = ResultWriter(state)
-        self.workers = workers = Workers(state, handler, handling, writer=writer)
+        workers: Workers | Waiters
+        if handling.hands_out:
+            workers = Waiters(state, writer)
+        else:
+            workers = Workers(state, handling, writer=writer)
+        self.workers = workers
         self.heartbeat = heartbeat = Heartbeat(state, writer, workers)
-        self.admission = admission = Admission(state, handler, writer)
+        self.admission = admission = Admission(state, handling.handler, writer)
         join(store, admission.withdrawing)
         slots = Slots(state)
         start_queue = StartQueue(
@@ -94,7 +96,8 @@ class Execution:
         )
         self.claimer = claimer = Claimer(
             state,
-            capacity=Capacity(state, writer, workers),
+            writer=writer,
+            workers=workers,
             admission=admission,
             start_queue=start_queue,
             arrivals=arrivals,
@@ -123,10 +126,18 @@ class Execution:
             writer.ticker,
             heartbeat.ticker,
         ]
-        if handling.handler is None:
+        if not handling.claims:
             self.direct_start.stop()
             self.makers.clear()
             self.tickers = [takeover.ticker]
+        elif not handling.hands_out:
+            claimer.subscribe(tuple(settings.queues))
+
+    def subscribe(self, queues: tuple[str, ...]) -> None:
+        """Claim from these queues as well, for those that wait for them."""
+        self.claimer.subscribe(queues)
+        # The other nodes are told that somebody serves them.
+        self._takeover.ticker.wake()
 
     @property
     def is_running(self) -> bool:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from uuid import UUID
 
+    from go_scheduler.running.calling.waiters import Waiters
     from go_scheduler.running.calling.workers import Workers
     from go_scheduler.running.held import HeldRun
     from go_scheduler.running.result_writer import ResultWriter
@@ -176,7 +177,7 @@ class Heartbeat:
     """
 
     def __init__(
-        self, state: NodeState, writer: ResultWriter, workers: Workers
+        self, state: NodeState, writer: ResultWriter, workers: Workers | Waiters
     ) -> None:
         self._state = state
         self._renewals = Renewals(state)

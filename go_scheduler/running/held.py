@@ -218,10 +218,13 @@ class Held:
         """How many runs wait for their time."""
         return len(self._waiting)
 
-    @property
-    def due_count(self) -> int:
-        """How many runs need a worker and have none."""
-        return len(self._due)
+    def waiting_in(self, queues: Collection[str]) -> int:
+        """How many of them are in some queues."""
+        return _count_in(queues, self._waiting)
+
+    def due_in(self, queues: Collection[str]) -> int:
+        """How many runs of some queues need a worker and have none."""
+        return _count_in(queues, self._due)
 
     @property
     def busy(self) -> int:
@@ -318,6 +321,10 @@ class Held:
             return True
         marked.pop(run, None)
         return False
+
+
+def _count_in(queues: Collection[str], stage: dict[HeldRun, object]) -> int:
+    return sum(run.instance.definition.queue in queues for run in stage.copy())
 
 
 def _move(

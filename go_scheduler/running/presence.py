@@ -12,7 +12,7 @@ from go_scheduler.stores.messages import Announcement
 from go_scheduler.version import __version__
 
 if TYPE_CHECKING:
-    from go_scheduler.handlers.registry import Handler
+    from go_scheduler.running.calling.workers import Handling
     from go_scheduler.running.state import NodeState
     from go_scheduler.running.tally import Objective
     from go_scheduler.stores.messages import Claimant
@@ -26,37 +26,36 @@ class Presence:
 
     Args:
         state: What the node's parts share.
-        handler: What it calls; None: nothing.
+        handling: What it calls, if anything.
         objective: How late its runs may be.
 
     Attributes:
-        queues: Those that it serves.
         stopping: Whether it takes nothing more.
     """
 
     def __init__(
-        self, state: NodeState, handler: Handler | None, objective: Objective
+        self, state: NodeState, handling: Handling, objective: Objective
     ) -> None:
         self._store = state.store
         self._tally = state.tally
         self._objective = objective
-        self._handler = handler
-        self.queues = () if handler is None else tuple(state.settings.queues)
-        self._claimant = state.claimant
+        self._state = state
+        self._handling = handling
         self._host = socket.gethostname()
         self._pid = os.getpid()
         self.stopping = False
 
     def announcement(self) -> Announcement:
         """What there is to tell now: names may be registered at any time."""
+        claimant = self._state.claimant
         return Announcement(
-            node=self._claimant.node,
+            node=claimant.node,
             host=self._host,
             pid=self._pid,
             version=__version__,
-            queues=self.queues,
-            names=self.names,
-            lease=self._claimant.lease,
+            queues=claimant.queues,
+            names=self._names(),
+            lease=claimant.lease,
             stopping=self.stopping,
         )
 
@@ -76,7 +75,7 @@ class Presence:
         taken = self._tally.take(last=last)
         if taken:
             try:
-                self._store.note_stats(self._claimant.node, taken)
+                self._store.note_stats(self._state.node, taken)
             except BaseException:
                 self._tally.put_back()
                 raise
@@ -84,14 +83,13 @@ class Presence:
     @property
     def claimant(self) -> Claimant:
         """The node as a store needs to know it, with the names that it can run now."""
-        return replace(self._claimant, names=self.names)
+        return replace(self._state.claimant, names=self._names())
 
-    @property
-    def names(self) -> tuple[str, ...] | None:
+    def _names(self) -> tuple[str, ...] | None:
         """The names of what it can run; None: any, or too many to say."""
-        if self._handler is None:
+        if not self._handling.claims:
             return ()
-        if not isinstance(self._handler, HandlerRegistry):
+        if not isinstance(self._handling.handler, HandlerRegistry):
             return None
-        names = self._handler.names
+        names = self._handling.handler.names
         return names if len(names) <= _MOST_NAMES else None

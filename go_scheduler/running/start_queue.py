@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from go_scheduler.running.admission import Admission
+    from go_scheduler.running.calling.waiters import Waiters
     from go_scheduler.running.calling.workers import Workers
     from go_scheduler.running.held import HeldRun
     from go_scheduler.running.slots import Slots
@@ -92,7 +93,7 @@ class Timer:
         ticker: Lets it tick.
     """
 
-    def __init__(self, state: NodeState, workers: Workers) -> None:
+    def __init__(self, state: NodeState, workers: Workers | Waiters) -> None:
         self._clock = state.clock
         self._workers = workers
         self._agenda = Agenda()
@@ -154,7 +155,7 @@ class StartQueue:
         self,
         state: NodeState,
         *,
-        workers: Workers,
+        workers: Workers | Waiters,
         admission: Admission,
         slots: Slots,
     ) -> None:

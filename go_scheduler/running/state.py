@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from go_scheduler.clock import ZERO
@@ -14,7 +15,7 @@ from go_scheduler.running.tally import Tally
 from go_scheduler.ticking.ticker import Pace
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from datetime import timedelta
     from uuid import UUID
 
@@ -127,7 +128,8 @@ class NodeState:
         events: Told of what happens.
 
     Attributes:
-        claimant: The node, as the store needs to know it.
+        claimant: The node, as the store needs to know it, with all queues that it
+            serves.
         defaults: What holds for definitions that do not say.
         held: The runs that have not ended.
         in_flight: What is on its way to them.
@@ -156,7 +158,7 @@ class NodeState:
         self.node = node
         self.settings = settings
         self.events = events
-        self.claimant = settings.claimant(node)
+        self.claimant = replace(settings.claimant(node), queues=())
         self.defaults = Defaults.of(settings)
         self.held = Held()
         self.in_flight = InFlight()
@@ -169,3 +171,8 @@ class NodeState:
         self.room_made = Signal()
         self.slot_freed = Signal()
         self.work_found = Signal()
+
+    def serve(self, queues: Iterable[str]) -> None:
+        """Serve these queues from now on, and no others."""
+        served = tuple(dict.fromkeys(queues))
+        self.claimant = replace(self.claimant, queues=served)

@@ -26,8 +26,7 @@ from go_scheduler.events import (
     InstanceFinished,
     InstanceStarted,
 )
-from go_scheduler.running.calling.elastic_executor import ElasticExecutor
-from go_scheduler.testing import InlineExecutor
+from go_scheduler.running.calling.workers import Workers
 from tests.behaviour.house import (
     HOUR,
     SECOND,
@@ -299,41 +298,19 @@ def test_a_store_that_starts_nothing_by_itself_leaves_it_to_the_loops() -> None:
     assert world.times == [1, 2, 3, 3, 3, 4]
 
 
-def test_two_schedulers_of_one_process_look_for_each_other(
-    threaded: ThreadedWorld,
-) -> None:
-    called: list[TaskInstance] = []
-    makes = threaded.node(None, **WIDE)
-    beside = makes.another(called.append, queues=["default"], executor=InlineExecutor())
-    with beside:
-        calm(beside)
-        makes.schedule(threaded.now())
-        threaded.heard.wait(InstanceFinished)
-    assert len(called) == 1
-
-
-class Asked(ElasticExecutor):
-    """Has room for five; each time the test asks, it makes the next of its calls."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._test = threading.current_thread()
-        self.calls: list[Callable[[], object]] = []
-
-    @property
-    def room(self) -> int:
-        if self.calls and threading.current_thread() is self._test:
-            self.calls.pop(0)()
-        return 5
-
-
 def test_an_answer_that_is_lost_while_room_is_asked_for_gives_nothing_back(
-    threaded: ThreadedWorld,
+    threaded: ThreadedWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    executor, faults = Asked(), threaded.faults
-    node = threaded.node(lambda _: None, executor=executor)
+    faults, here = threaded.faults, threading.current_thread()
+    node = threaded.node(lambda _: None)
     calm(node)
     listed: list[bool] = []
+    free = Workers.free
+
+    def asked(workers: Workers, *given: Any) -> int:
+        if calls and threading.current_thread() is here:
+            calls.pop(0)()
+        return free(workers, *given)
 
     def lose() -> None:
         faults.losing.add("claim_instances")
@@ -347,31 +324,11 @@ def test_an_answer_that_is_lost_while_room_is_asked_for_gives_nothing_back(
         listed.append("list_claimed" in faults.asked)
 
     # The scheduler chooses a node, and that one looks again.
-    executor.calls = [lambda: None, lose]
+    calls: list[Callable[[], None]] = [lambda: None, lose]
+    monkeypatch.setattr(Workers, "free", asked)
     node.schedule(threaded.now())
     # Else what is created now would be taken for what the lost claim has taken.
     assert listed == [False]
     assert "put_definitions and start" in faults.asked
     [ended] = threaded.heard.wait(InstanceFinished)
     assert ended.attempt == 1
-
-
-def test_an_executor_that_cannot_say_what_it_takes_leaves_nothing_under_way(
-    threaded: ThreadedWorld,
-) -> None:
-    def fail() -> None:
-        raise ZeroDivisionError
-
-    executor, faults = Asked(), threaded.faults
-    node = threaded.node(lambda _: None, executor=executor)
-    calm(node)
-    executor.calls = [lambda: None, fail]
-    with pytest.raises(ZeroDivisionError):
-        node.schedule(threaded.now())
-    # Else nothing would be given back any more.
-    faults.losing.add("claim_instances")
-    faults.asked.clear()
-    threaded.clock.leap(SECOND)
-    wait_until(lambda: "claim_instances" in faults.asked)
-    faults.losing.clear()
-    wait_until(lambda: "list_claimed" in faults.asked)

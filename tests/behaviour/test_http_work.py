@@ -29,7 +29,7 @@ from go_scheduler import (
     TaskInstanceNotFoundError,
 )
 from go_scheduler.clock import SystemClock
-from go_scheduler.http import ApiKey, BearerAccess, Crews, create_app, new_key
+from go_scheduler.http import ApiKey, BearerAccess, LongPoll, create_app, new_key
 from go_scheduler.http.access.rate_limits import Waiting
 from tests.behaviour.house import Faults, wait_until
 from tests.behaviour.store_house import opened
@@ -70,10 +70,10 @@ class Desk:
     """A server that hands out work, and callers who take it."""
 
     def __init__(
-        self, scheduler: Scheduler, crews: Crews, url: str, keys: dict[str, str]
+        self, scheduler: Scheduler, long_poll: LongPoll, url: str, keys: dict[str, str]
     ) -> None:
         self.scheduler = scheduler
-        self.crews = crews
+        self.long_poll = long_poll
         self.threads = ThreadPoolExecutor(MOST)
         limits = httpx.Limits(max_connections=MOST)
         self.callers = {
@@ -87,7 +87,7 @@ class Desk:
         }
 
     def close(self) -> None:
-        self.crews.stop_taking()
+        self.long_poll.stop_taking()
         self.threads.shutdown()
         for each in self.callers.values():
             each.close()
@@ -101,9 +101,9 @@ class Desk:
 
     def ask_meanwhile(self, queues: str, **asked: Any) -> Future[httpx.Response]:
         """Wait for work on a thread, from when the server lets it wait."""
-        waiting = self.crews.waiting_workers
+        waiting = self.long_poll.waiting_workers
         future = self.threads.submit(self.ask, queues, **asked)
-        wait_until(lambda: self.crews.waiting_workers > waiting)
+        wait_until(lambda: self.long_poll.waiting_workers > waiting)
         return future
 
     def take(self, queues: str, **asked: Any) -> list[dict[str, Any]]:
@@ -172,11 +172,11 @@ def desk(store: Store, **options: Any) -> Iterator[Desk]:
     ]
     with ExitStack() as stack:
         scheduler = stack.enter_context(Scheduler(None, store, **settings))
-        crews = Crews(scheduler, **options)
-        app = create_app(scheduler, work=crews, access=BearerAccess(keys=keys))
+        long_poll = LongPoll(scheduler, **options)
+        app = create_app(scheduler, work=long_poll, access=BearerAccess(keys=keys))
         host, port = stack.enter_context(served(app))
         sent = {name: each.key for name, each in made.items()}
-        found = Desk(scheduler, crews, f"http://{host}:{port}", sent)
+        found = Desk(scheduler, long_poll, f"http://{host}:{port}", sent)
         stack.callback(found.close)
         yield found
 
@@ -396,13 +396,15 @@ class Asking:
         return int(self.sent[0]["status"])
 
 
-def beside(test: Callable[[Any, Crews, Scheduler], Coroutine[Any, Any, None]]) -> None:
+def beside(
+    test: Callable[[Any, LongPoll, Scheduler], Coroutine[Any, Any, None]],
+) -> None:
     """Run a test with an application that is called on its own event loop."""
 
     async def run() -> None:
-        crews = Crews(scheduler)
-        await test(create_app(scheduler, work=crews), crews, scheduler)
-        await crews.stop()
+        long_poll = LongPoll(scheduler)
+        await test(create_app(scheduler, work=long_poll), long_poll, scheduler)
+        await long_poll.stop()
 
     with Scheduler(None, MemoryStore()) as scheduler:
         asyncio.run(run())
@@ -415,11 +417,11 @@ async def await_until(done: Callable[[], bool]) -> None:
 
 
 def test_who_hangs_up_while_it_waits_is_handed_nothing() -> None:
-    async def test(app: Any, crews: Crews, scheduler: Scheduler) -> None:
+    async def test(app: Any, long_poll: LongPoll, scheduler: Scheduler) -> None:
         first = Asking(app, "default")
-        await await_until(lambda: crews.waiting_workers == 1)
+        await await_until(lambda: long_poll.waiting_workers == 1)
         first.hang_up()
-        await await_until(lambda: crews.waiting_workers == 0)
+        await await_until(lambda: long_poll.waiting_workers == 0)
         of = scheduler.schedule(TaskDefinition(trigger=OnDemandTrigger()))
         made = scheduler.run_now(of.id)
         other = Asking(app, "default")
@@ -430,7 +432,7 @@ def test_who_hangs_up_while_it_waits_is_handed_nothing() -> None:
 
 
 async def handed_over(
-    app: Any, crews: Crews, scheduler: Scheduler
+    app: Any, long_poll: LongPoll, scheduler: Scheduler
 ) -> tuple[Asking, UUID]:
     """Have a run handed to who waits while the event loop does nothing else."""
     of = scheduler.schedule(TaskDefinition(trigger=OnDemandTrigger()))
@@ -438,7 +440,7 @@ async def handed_over(
     scheduler.run_now(of.id)
     assert await Asking(app, "default").status() == 200
     first = Asking(app, "default")
-    await await_until(lambda: crews.waiting_workers == 1)
+    await await_until(lambda: long_poll.waiting_workers == 1)
     for _ in range(50):
         await asyncio.sleep(0)
     made = scheduler.run_now(of.id)
@@ -455,8 +457,8 @@ async def handed_over(
 def test_what_was_handed_to_who_has_hung_up_is_given_back_and_counts_as_no_run(
     how: str,
 ) -> None:
-    async def test(app: Any, crews: Crews, scheduler: Scheduler) -> None:
-        first, id = await handed_over(app, crews, scheduler)
+    async def test(app: Any, long_poll: LongPoll, scheduler: Scheduler) -> None:
+        first, id = await handed_over(app, long_poll, scheduler)
         if how == "hangs up":
             first.hang_up()
         else:
@@ -471,11 +473,11 @@ def test_what_was_handed_to_who_has_hung_up_is_given_back_and_counts_as_no_run(
 
 
 def test_what_nobody_was_handed_is_given_back_by_the_time_all_has_stopped() -> None:
-    async def test(app: Any, crews: Crews, scheduler: Scheduler) -> None:
-        first, id = await handed_over(app, crews, scheduler)
+    async def test(app: Any, long_poll: LongPoll, scheduler: Scheduler) -> None:
+        first, id = await handed_over(app, long_poll, scheduler)
         first.hang_up()
         await asyncio.wait([first.task], timeout=FAILED_AFTER)
-        await crews.stop()
+        await long_poll.stop()
         assert scheduler.get_instance(id).state is State.PENDING
 
     beside(test)
@@ -794,7 +796,7 @@ def test_more_sets_of_queues_or_workers_than_there_may_be_are_refused() -> None:
         assert one.ask("b", wait=0, by="eve").status_code == 204
         one.ask_meanwhile("a")
         assert one.ask("a", wait=0).status_code == 429
-        one.crews.stop_taking()
+        one.long_poll.stop_taking()
 
 
 def test_a_set_of_queues_for_which_nobody_waits_makes_place_for_another() -> None:
@@ -831,7 +833,7 @@ def test_after_a_while_in_which_nobody_waited_work_is_handed_out_as_before() -> 
 )
 def test_what_crews_cannot_be_is_refused(options: dict[str, Any], field: str) -> None:
     with pytest.raises(ConfigurationError, match=field):
-        Crews(Scheduler(None, MemoryStore()), **options)
+        LongPoll(Scheduler(None, MemoryStore()), **options)
 
 
 def test_a_server_that_hands_out_no_work_says_so() -> None:
@@ -849,7 +851,7 @@ def test_a_server_that_stops_tells_who_waits_and_lets_work_be_ended() -> None:
         one.once("default")
         work = one.take_one("default")
         waiting = [one.ask_meanwhile("default") for _ in range(3)]
-        one.crews.stop_taking()
+        one.long_poll.stop_taking()
         for each in waiting:
             answer = each.result(FAILED_AFTER)
             assert problem(answer) == (503, "stopping")
@@ -864,7 +866,7 @@ SERVER = """
 import sys
 import uvicorn
 from go_scheduler import Scheduler
-from go_scheduler.http import Crews, create_app
+from go_scheduler.http import LongPoll, create_app
 from go_scheduler.stores import open_store
 
 class Server(uvicorn.Server):
@@ -874,7 +876,7 @@ class Server(uvicorn.Server):
 
 store = open_store(sys.argv[1])
 with Scheduler(None, store) as scheduler:
-    app = create_app(scheduler, work=Crews(scheduler))
+    app = create_app(scheduler, work=LongPoll(scheduler))
     Server(uvicorn.Config(app, port=0, log_config=None)).run()
 """
 
@@ -895,7 +897,7 @@ def test_what_a_server_handed_out_that_was_killed_is_ended_at_the_next(
             query = f"queues=default&wait={LONG}"
             [work] = work_of(httpx.get(f"{at}?{query}", timeout=2 * LONG))
             process.kill()
-        app = create_app(scheduler, work=Crews(scheduler))
+        app = create_app(scheduler, work=LongPoll(scheduler))
         with served(app) as (host, port):
             base = f"http://{host}:{port}/v1/work/{work['instance_id']}"
             shown = {"token": work["token"]}

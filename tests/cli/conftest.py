@@ -13,7 +13,7 @@ import pytest
 from go_scheduler import Scheduler
 from go_scheduler.client import Client
 from go_scheduler.http import create_app
-from go_scheduler.http.work.crews import Crews
+from go_scheduler.http.work.long_poll import LongPoll
 from go_scheduler.stores import open_store
 from tests.cli.shell import Shell
 from tests.http.serving import served
@@ -61,7 +61,7 @@ def server(near: Shell) -> Iterator[str]:
     """A server on the store of the shell, which runs nothing and hands out work."""
     with closing(open_store(near.url)) as store:
         scheduler = Scheduler(None, store)
-        work = Crews(scheduler)
+        work = LongPoll(scheduler)
         with served(create_app(Client(store), work=work)) as (host, port):
             yield f"http://{host}:{port}"
 

@@ -68,7 +68,7 @@ from go_scheduler.dashboard import create_dashboard
 from go_scheduler.dispatch import Topics, message_schema
 from go_scheduler.doctor.diagnosis import KINDS
 from go_scheduler.events.lines import line_of
-from go_scheduler.http import Crews, create_app
+from go_scheduler.http import LongPoll, create_app
 from go_scheduler.http.configuration.loading import Configuration
 from go_scheduler.http.problems import problem_of
 from go_scheduler.models import Pause
@@ -741,7 +741,7 @@ def metrics() -> Facts:
         scheduler.start()
         clock.advance(MINUTE)
         app = create_app(
-            scheduler, metrics=telemetry, work=Crews(scheduler), clock=clock
+            scheduler, metrics=telemetry, work=LongPoll(scheduler), clock=clock
         )
         with Calling(app) as http:
             yield from _prometheus_facts(http.get("/metrics").text)

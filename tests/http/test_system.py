@@ -21,7 +21,7 @@ from go_scheduler.http.bodies.definitions import DefinitionAnswer, DefinitionBod
 from go_scheduler.http.bodies.instances import BackfillBody, InstanceAnswer, RunBody
 from go_scheduler.http.bodies.system import StatsAnswer
 from go_scheduler.http.limits import Limits
-from go_scheduler.http.work.crews import Crews
+from go_scheduler.http.work.long_poll import LongPoll
 from go_scheduler.models import State, counts
 from go_scheduler.stores import open_store
 from go_scheduler.stores.filters import Page
@@ -151,7 +151,7 @@ def test_a_bounded_count_says_that_there_are_more() -> None:
 
 def test_waiting_workers_are_counted(calling: Callable[..., Calling]) -> None:
     scheduler, waiting = Scheduler(None, MemoryStore()), Waiting()
-    http = calling(scheduler, work=Crews(scheduler, waiting=waiting))
+    http = calling(scheduler, work=LongPoll(scheduler, waiting=waiting))
     with waiting.place(Caller(subject="worker", scopes={"workers"})):
         assert http.get("/v1/stats").json()["workers"] == 1
         assert "go_scheduler_waiting_workers 1.0\n" in http.get("/metrics").text

@@ -27,7 +27,7 @@ from go_scheduler.trace_context import parted
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from go_scheduler.http.work.crews import Work
+    from go_scheduler.http.work.long_poll import Work
 
 _TOKEN = Field(
     max_length=2000,

@@ -20,7 +20,7 @@ from go_scheduler.http.access.rate_limits import Rate, Waiting
 from go_scheduler.http.configuration.section import Duration, Section, Texts, errors_at
 from go_scheduler.http.jobs.jitter import JobDefaults
 from go_scheduler.http.limits import Limits
-from go_scheduler.http.work.crews import Crews
+from go_scheduler.http.work.long_poll import LongPoll
 from go_scheduler.policies import CatchUp, RetryPolicy
 from go_scheduler.scheduler import Scheduler
 
@@ -281,9 +281,9 @@ class WorkSection(Section):
 
     Attributes:
         lease: The lease of a run, unless its worker extends it.
-        crews: How many sets of queues may have waiting workers; each set is a node.
+        crews: How many sets of queues may have waiting workers.
         crews_each: How many sets of one caller.
-        idle: After this time without a waiting worker the node of a set is stopped.
+        idle: After this time without a waiting worker nothing is claimed for a set.
         waiting: How many workers may wait.
         waiting_each: How many workers of one caller may wait.
     """
@@ -295,13 +295,13 @@ class WorkSection(Section):
     waiting: Annotated[int, Field(ge=1)] = 10_000
     waiting_each: Annotated[int, Field(ge=1)] = 1000
 
-    def hand_out(self, scheduler: Scheduler) -> Crews:
+    def hand_out(self, scheduler: Scheduler) -> LongPoll:
         """The long-poll of a scheduler's work.
 
         Raises:
             ConfigurationError: A setting is wrong.
         """
-        return Crews(
+        return LongPoll(
             scheduler,
             lease=self.lease,
             most=self.crews,

@@ -30,7 +30,7 @@ from go_scheduler.http.bodies.work import (
     WorkQuery,
 )
 from go_scheduler.http.problems import Problem, invalid, problem_of
-from go_scheduler.http.work.crews import Crews
+from go_scheduler.http.work.long_poll import LongPoll
 from go_scheduler.models import Extension
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ _ANSWERS: dict[int | str, dict[str, Any]] = {
 }
 
 
-async def _crews(request: Request) -> Crews:
+async def _long_poll(request: Request) -> LongPoll:
     # ``Here`` would be a second dependency, and cost time in each request.
     context: Context = request.app.state.context
     if context.work is None:
@@ -58,7 +58,7 @@ async def _crews(request: Request) -> Crews:
     return context.work
 
 
-Handing = Annotated[Crews, Depends(_crews)]
+Handing = Annotated[LongPoll, Depends(_long_poll)]
 
 
 @router.get("", response_model=WorkAnswer, responses=_ANSWERS)
@@ -66,7 +66,7 @@ async def take(
     request: Request,
     asked: Annotated[WorkQuery, Query()],
     caller: Worker,
-    crews: Handing,
+    work: Handing,
 ) -> Response:
     """Wait for work, and take one or several instances.
 
@@ -76,7 +76,7 @@ async def take(
     gone = asyncio.ensure_future(_gone(request))
     try:
         with of_field("", ["queues", "worker"], otherwise="queues"):
-            found = await crews.take(
+            found = await work.take(
                 asked.queues.split(","),
                 most=asked.max,
                 wait=asked.waits,
@@ -94,7 +94,7 @@ async def take(
 
 @router.post("/{instance_id}/complete")
 async def complete(
-    instance_id: UUID, body: CompleteBody, caller: Worker, crews: Handing
+    instance_id: UUID, body: CompleteBody, caller: Worker, work: Handing
 ) -> RecordedAnswer:
     """Report that a run has succeeded. The report may be repeated, and may be late.
 
@@ -102,7 +102,7 @@ async def complete(
     """
     client = body.client()
     with of_field("result"):
-        await crews.complete(
+        await work.complete(
             instance_id, body.token, caller, result=body.result, client=client
         )
     return RecordedAnswer()
@@ -110,16 +110,16 @@ async def complete(
 
 @router.post("/complete")
 async def complete_many(
-    body: CompletedBody, caller: Worker, crews: Handing
+    body: CompletedBody, caller: Worker, work: Handing
 ) -> CompletedAnswers:
     """Report several successes; each is answered on its own."""
-    told = (_completed(each, caller, crews) for each in body.completed)
+    told = (_completed(each, caller, work) for each in body.completed)
     return CompletedAnswers(answers=await asyncio.gather(*told))
 
 
 @router.post("/{instance_id}/error")
 async def error(
-    instance_id: UUID, body: ErrorBody, caller: Worker, crews: Handing
+    instance_id: UUID, body: ErrorBody, caller: Worker, work: Handing
 ) -> RecordedAnswer:
     """Report that a run has failed; its retry policy decides what follows."""
     if body.retry_after is not None:
@@ -127,7 +127,7 @@ async def error(
             check_at_least("retry_after", body.retry_after, ZERO)
         if body.fail:
             raise invalid("retry_after", "what has failed for good is not tried again")
-    await crews.error(
+    await work.error(
         instance_id,
         body.token,
         caller,
@@ -141,42 +141,42 @@ async def error(
 
 @router.post("/{instance_id}/heartbeat")
 async def heartbeat(
-    instance_id: UUID, body: HeartbeatBody, caller: Worker, crews: Handing
+    instance_id: UUID, body: HeartbeatBody, caller: Worker, work: Handing
 ) -> GoOnAnswer:
     """Renew the lease of a run; the answer says whether the run goes on."""
-    return _told(await crews.heartbeat(instance_id, body.token, caller))
+    return _told(await work.heartbeat(instance_id, body.token, caller))
 
 
 @router.post("/{instance_id}/extend")
 async def extend(
-    instance_id: UUID, body: ExtendBody, caller: Worker, crews: Handing
+    instance_id: UUID, body: ExtendBody, caller: Worker, work: Handing
 ) -> GoOnAnswer:
     """Extend the lease of a run; the answer says whether the run goes on."""
     with of_field("seconds"):
         check_positive("seconds", body.seconds)
-    return _told(await crews.extend(instance_id, body.token, caller, by=body.seconds))
+    return _told(await work.extend(instance_id, body.token, caller, by=body.seconds))
 
 
 @router.post("/{instance_id}/release")
 async def release(
-    instance_id: UUID, body: ReleaseBody, caller: Worker, crews: Handing
+    instance_id: UUID, body: ReleaseBody, caller: Worker, work: Handing
 ) -> RecordedAnswer:
     """Release a run that has not begun, for another worker; it does not count."""
     with of_field("delay"):
         check_at_least("delay", body.delay, ZERO)
-    await crews.release(
+    await work.release(
         instance_id, body.token, caller, delay=body.delay, reason=body.reason
     )
     return RecordedAnswer()
 
 
 async def _completed(
-    item: CompletedItem, caller: Caller, crews: Crews
+    item: CompletedItem, caller: Caller, work: LongPoll
 ) -> CompletedAnswer:
     try:
         client = item.client()
         with of_field("result"):
-            await crews.complete(
+            await work.complete(
                 item.instance_id, item.token, caller, result=item.result, client=client
             )
     except Problem as problem:

@@ -209,6 +209,10 @@ class Calls:
             )
         )
 
+    def hand_on(self, run: HeldRun, to: HandedOn) -> None:
+        """Note that a run which has begun goes on elsewhere."""
+        self._end(run, None, to)
+
     def leave(self, run: HeldRun, why: str) -> None:
         """Give back a run that was called and never goes on."""
         if run.settle():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor
 from datetime import timedelta
@@ -11,7 +10,6 @@ from typing import TYPE_CHECKING
 from go_scheduler.events.event_bus import LOG_ALONE, Events
 from go_scheduler.events.node_events import ExecutorFailed, ExecutorRecovered
 from go_scheduler.formatting import shown
-from go_scheduler.running.calling.elastic_executor import ElasticExecutor
 from go_scheduler.running.calling.process_executor import ProcessExecutor
 from go_scheduler.running.calling.workers import Places
 
@@ -36,9 +34,8 @@ class Feed:
     """Hands over no more than there is room for; an executor's own queue has no bound.
 
     A process pool is handed no more than it has processes, so that all it has is being
-    called; an elastic executor is handed all there is, and knows what it has room for.
-    An executor that refuses what it is handed is asked again every second; a plain
-    process pool that broke is made again.
+    called. An executor that refuses what it is handed is asked again every second; a
+    plain process pool that broke is made again.
 
     Args:
         executor: Calls the handlers.
@@ -46,7 +43,6 @@ class Feed:
         give_back: Takes what has not been called.
         clock: Measures elapsed time.
         max_workers: The most handlers that run at once.
-        grown: Called when an elastic executor takes more than before.
         events: Told when it takes nothing, and when it does again.
     """
 
@@ -58,12 +54,10 @@ class Feed:
         give_back: Callable[[HeldRun], None],
         clock: Clock,
         max_workers: int,
-        grown: Callable[[], None],
         events: Events = LOG_ALONE,
     ) -> None:
         self._events = events.teller("running")
         self._executor = executor
-        self._grown = grown
         self._hand_over = hand_over
         self._give_back = give_back
         self._clock = clock
@@ -75,19 +69,11 @@ class Feed:
         self._made: Executor | None = None
         # What can be ended, as long as it is not done.
         self._futures: dict[HeldRun, Future[Any]] = {}
-        if isinstance(executor, ElasticExecutor):
-            executor.when_grown(grown)
 
     @property
     def size(self) -> int:
         """How many it is handed at once."""
         return self._places.size
-
-    @property
-    def room(self) -> int | None:
-        """How many more it takes at this moment; None: as many as its size."""
-        executor = self._executor
-        return executor.room if isinstance(executor, ElasticExecutor) else None
 
     @property
     def trouble(self) -> str | None:
@@ -119,8 +105,6 @@ class Feed:
         """Shut down what was made here; what runs in it goes on."""
         if isinstance(self._executor, ProcessExecutor):
             self._executor.let_go()
-        elif isinstance(self._executor, ElasticExecutor):
-            self._executor.forget(self._grown)
         if self._made is not None:
             self._made.shutdown(wait=False)
 
@@ -175,8 +159,6 @@ class Feed:
 
 
 def _room_of(executor: Executor, max_workers: int) -> int:
-    if isinstance(executor, ElasticExecutor):
-        return sys.maxsize
     if isinstance(executor, ProcessExecutor):
         return min(max_workers, executor.max_workers)
     if isinstance(executor, ProcessPoolExecutor):

@@ -16,7 +16,7 @@ from go_scheduler.events.event import of_instance
 from go_scheduler.events.event_bus import LOG_ALONE, Events
 from go_scheduler.events.instance_events import ResultLost
 from go_scheduler.formatting import shown
-from go_scheduler.handlers.registry import refuse_generator
+from go_scheduler.handlers.registry import HandlerRegistry, refuse_generator
 from go_scheduler.running.calling.calls import Calls, await_here
 from go_scheduler.running.calling.event_loop import OwnEventLoop, running_loop
 
@@ -202,12 +202,19 @@ class Handling(NamedTuple):
         application: The event loop on which it is called if it is async; None: one of
             the node's own.
         beside: Has other nodes of the process look for instances.
+        hands_out: Whether nothing is called, and runs are handed to those that wait.
     """
 
     handler: Handler | None
     executor: Executor | None = None
     application: ApplicationLoop | None = None
     beside: Callable[[], None] = _nobody
+    hands_out: bool = False
+
+    @property
+    def claims(self) -> bool:
+        """Whether the node claims anything."""
+        return self.handler is not None or self.hands_out
 
 
 _NOT_CALLED = "its executor or thread does not call it"
@@ -222,21 +229,21 @@ class Workers:
 
     Args:
         state: What the node's parts share.
-        handler: What is called.
-        handling: Says where.
+        handling: Says what is called, and where; without a handler nothing is.
         writer: Takes what became of it.
     """
 
     def __init__(
         self,
         state: NodeState,
-        handler: Handler,
         handling: Handling,
         *,
         writer: ResultWriter,
     ) -> None:
-        calls = Calls(state, handler, writer)
+        # The empty registry is never asked: then nothing is claimed.
+        calls = Calls(state, handling.handler or HandlerRegistry(), writer)
         max_workers = state.settings.max_workers
+        self._max_held = state.settings.max_held
         self._calls = calls
         self._clock = state.clock
         self._held = state.held
@@ -261,7 +268,6 @@ class Workers:
                 give_back=partial(writer.give_back, reason=_NOT_CALLED),
                 clock=state.clock,
                 max_workers=max_workers,
-                grown=state.room_made,
                 events=state.events,
             )
             self.size = self._feed.size
@@ -269,10 +275,18 @@ class Workers:
         self._stopped = False
         self._own_loop: OwnEventLoop | None = None
 
-    @property
-    def room(self) -> int | None:
-        """How many more runs it takes at this moment; None: as many as its size."""
-        return None if self._feed is None else self._feed.room
+    def free(self, queues: tuple[str, ...], recently: int = 0) -> int:
+        """How many workers there are for what is handed over at this moment.
+
+        Args:
+            queues: From which queues; these are all that the node serves.
+            recently: How many more are taken to come free.
+        """
+        return self.size + recently - self._held.busy - self._writer.backlog
+
+    def ahead(self, queues: tuple[str, ...]) -> int:
+        """How much more may be held before it is due."""
+        return self._max_held - self._held.waiting
 
     @property
     def trouble(self) -> str | None:

@@ -41,7 +41,7 @@ from go_scheduler.http.configuration.sections import (
 )
 from go_scheduler.http.jobs.jitter import JobDefaults
 from go_scheduler.http.serving import BusIntegration
-from go_scheduler.http.work.crews import Crews
+from go_scheduler.http.work.long_poll import LongPoll
 from tests.http.configuration.places import DOCS, YAML, load
 from tests.patience import FAILED_AFTER
 
@@ -113,12 +113,12 @@ def test_a_section_has_the_parameters_of_what_it_makes_with_their_defaults(
 
 def test_work_is_handed_out_as_the_parts_have_it_by_default() -> None:
     work = WorkSection()
-    crews = inspect.signature(Crews).parameters
+    long_poll = inspect.signature(LongPoll).parameters
     waiting = inspect.signature(Waiting).parameters
     for name, parameter in (
-        ("lease", crews["lease"]),
-        ("crews", crews["most"]),
-        ("idle", crews["idle"]),
+        ("lease", long_poll["lease"]),
+        ("crews", long_poll["most"]),
+        ("idle", long_poll["idle"]),
         ("waiting", waiting["all"]),
         ("waiting_each", waiting["each"]),
     ):

@@ -12,7 +12,7 @@ from uuid import UUID
 import httpx
 
 from go_scheduler.http import create_app
-from go_scheduler.http.work.crews import Crews
+from go_scheduler.http.work.long_poll import LongPoll
 from go_scheduler.models import TaskDefinition
 from go_scheduler.scheduler import Scheduler
 from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
@@ -34,9 +34,9 @@ MOST = 40
 class Server:
     """A server that hands out work, and a client of it."""
 
-    def __init__(self, scheduler: Scheduler, crews: Crews, url: str) -> None:
+    def __init__(self, scheduler: Scheduler, long_poll: LongPoll, url: str) -> None:
         self.scheduler = scheduler
-        self.crews = crews
+        self.long_poll = long_poll
         self.url = url
         self.client = httpx.Client(
             base_url=url,
@@ -46,7 +46,7 @@ class Server:
         self._threads = ThreadPoolExecutor(MOST)
 
     def close(self) -> None:
-        self.crews.stop_taking()
+        self.long_poll.stop_taking()
         self._threads.shutdown()
         self.client.close()
 
@@ -66,8 +66,10 @@ class Server:
 
     def waiting(self, queues: str = "default") -> int:
         """How many instances the waiting workers of these queues take."""
-        crew = self.crews._roster._served.get(tuple(sorted(queues.split(","))))
-        return 0 if crew is None else crew._crew.room
+        node = self.long_poll._node.running
+        if node is None:
+            return 0
+        return node.waiters.room(tuple(sorted(queues.split(","))))
 
     def wait_for_waiting(self, queues: str, count: int) -> None:
         """Wait until workers for so many instances wait."""
@@ -126,14 +128,14 @@ def server(
 ) -> Iterator[Server]:
     """A server whose scheduler runs nothing itself."""
     settings = {key: options.pop(key) for key in ("retry", "lease") if key in options}
-    crew_lease = options.pop("crew_lease", None)
-    if crew_lease is not None:
-        options["lease"] = crew_lease
+    work_lease = options.pop("work_lease", None)
+    if work_lease is not None:
+        options["lease"] = work_lease
     with ExitStack() as stack:
         scheduler = stack.enter_context(Scheduler(None, store, **settings))
-        crews = Crews(scheduler, **options)
-        app = create_app(scheduler, work=crews, access=access)
+        long_poll = LongPoll(scheduler, **options)
+        app = create_app(scheduler, work=long_poll, access=access)
         host, port = stack.enter_context(served(app))
-        found = Server(scheduler, crews, f"http://{host}:{port}")
+        found = Server(scheduler, long_poll, f"http://{host}:{port}")
         stack.callback(found.close)
         yield found

@@ -15,8 +15,8 @@ import pytest
 from go_scheduler.errors import StoreUnavailableError
 from go_scheduler.http.access.caller import SCOPES, Caller
 from go_scheduler.http.problems import Problem
-from go_scheduler.http.work.crews import Crew, Crews, GatheredWrites
-from go_scheduler.models import State
+from go_scheduler.http.work.long_poll import GatheredWrites, LongPoll
+from go_scheduler.models import State, TaskDefinition
 from go_scheduler.models.values import changed
 from go_scheduler.running.remote_runs import HandedOut
 from go_scheduler.scheduler import Scheduler
@@ -24,6 +24,7 @@ from go_scheduler.stores.base import Store
 from go_scheduler.stores.memory.store import MemoryStore
 from go_scheduler.stores.messages import Claim
 from go_scheduler.stores.sql.store import SQLStore
+from go_scheduler.triggers.on_demand import OnDemandTrigger
 from tests.conftest import SQL
 from tests.http.serving import As
 from tests.http.work.house import Server, server, wait_until
@@ -33,7 +34,7 @@ from tests.statements import executed
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from go_scheduler.http.work.crews import Work
+    from go_scheduler.http.work.long_poll import Work
     from go_scheduler.models import TaskInstance
     from go_scheduler.stores.messages import Put
     from go_scheduler.testing import ManualClock
@@ -67,22 +68,22 @@ _CALLS = Store.__abstractmethods__ - {"close"} | {"now", "keep_setting"}
 
 
 class House:
-    """Crews without a server, on the event loop of the test."""
+    """A long poll without a server, on the event loop of the test."""
 
     def __init__(self, store: Store) -> None:
         self.scheduler = Scheduler(None, store)
-        self.crews = Crews(self.scheduler)
+        self.long_poll = LongPoll(self.scheduler)
 
     def take(self) -> asyncio.Task[Sequence[Work]]:
         gone = asyncio.get_running_loop().create_future()
-        taking = self.crews.take(
+        taking = self.long_poll.take(
             ["default"], most=1, wait=MINUTE, worker=None, caller=CALLER, gone=gone
         )
         return asyncio.create_task(taking)
 
-    def crew(self) -> Crew | None:
-        served = self.crews._roster._served.get(("default",))
-        return None if served is None else served._crew
+    @property
+    def is_starting(self) -> bool:
+        return self.long_poll._node._started is not None
 
 
 async def until(done: Callable[[], bool]) -> None:
@@ -92,20 +93,20 @@ async def until(done: Callable[[], bool]) -> None:
 
 
 def running(call: Callable[[House], Any], store: Store) -> None:
-    """Run a test with crews, and stop them."""
+    """Run a test with a long poll, and stop it."""
 
     async def run() -> None:
         house = House(store)
         try:
             await call(house)
         finally:
-            await house.crews.stop()
+            await house.long_poll.stop()
 
     asyncio.run(run())
 
 
 @pytest.mark.slow
-def test_one_caller_is_refused_more_crews_than_one_may_have() -> None:
+def test_one_caller_is_refused_more_sets_than_one_may_have() -> None:
     access = As()
     with server(MemoryStore(), access=access, most=5, each=2) as one:
         for queues in ("a", "b"):
@@ -115,12 +116,12 @@ def test_one_caller_is_refused_more_crews_than_one_may_have() -> None:
         [error] = refused.json()["errors"]
         assert error["field"] == "queues"
         assert "of this caller wait for 2 different sets" in error["detail"]
-        # Other callers get places, also those of crews for which nobody waits.
+        # Other callers get places, also those of sets for which nobody waits.
         for name, queue in ("xc", "xd", "xe", "xa", "yc", "yf", "xc"):
             access.caller = replace(access.caller, subject=name)
             assert one.ask(queue, wait=0).status_code == 204
-        served = one.crews._roster._served
-        assert [(q, each.caller) for [q], each in served.items()] == [
+        subscriptions = one.long_poll._subscriptions._all
+        assert [(q, each.caller) for [q], each in subscriptions.items()] == [
             ("a", "ann"),
             ("b", "ann"),
             ("e", "x"),
@@ -134,11 +135,11 @@ def test_who_has_just_come_when_it_stops_is_told_so(steps: int | None) -> None:
     async def test(house: House) -> None:
         taking = house.take()
         if steps is None:
-            # The store connects slowly: its crew has not begun.
-            await until(lambda: house.crew() is not None)
+            # The store connects slowly: the node has not begun.
+            await until(lambda: house.is_starting)
         for _ in range(steps or 0):
             await asyncio.sleep(0)
-        house.crews.stop_taking()
+        house.long_poll.stop_taking()
         with pytest.raises(Problem, match="no more work"):
             await asyncio.wait_for(taking, FAILED_AFTER)
 
@@ -165,10 +166,29 @@ def test_who_comes_while_the_store_is_away_is_told_so_until_it_is_back() -> None
         one.scheduler.check()
         assert one.ask("warm", wait=0).status_code == 204
         store.away = True
-        one.crews._roster._scheduler._initialized = False
         assert one.ask("another").status_code == 503
         store.away = False
-        assert one.ask("another", wait=0).status_code == 204
+        wait_until(lambda: one.ask("another", wait=0).status_code == 204)
+
+
+def test_while_no_node_can_be_started_whoever_comes_is_told_so() -> None:
+    store = AwayStore()
+
+    async def test(house: House) -> None:
+        # Signing reads from the store, too, and only once.
+        await house.long_poll._signing.tokens()
+        house.scheduler._initialized = False
+        store.away = True
+        with pytest.raises(StoreUnavailableError):
+            await house.take()
+        store.away = False
+        taking = house.take()
+        task = TaskDefinition(trigger=OnDemandTrigger())
+        await asyncio.to_thread(house.scheduler.schedule, task)
+        await asyncio.to_thread(house.scheduler.run_now, task.id)
+        assert len(await taking) == 1
+
+    running(test, store)
 
 
 class Writes:
@@ -249,7 +269,7 @@ def test_it_is_started_by_the_write_that_creates_it() -> None:
 
         def sent(**job: Any) -> None:
             waiting = one.ask_meanwhile("mail")
-            # Until its crew has found nothing to claim.
+            # Until nothing was found to claim.
             wait_until(lambda: one.scheduler._taker("mail") is not None)
             if job:
                 one.client.post("/v1/jobs", json=job).raise_for_status()
@@ -266,7 +286,7 @@ def test_it_is_started_by_the_write_that_creates_it() -> None:
             sent(**job)
         sent()
         assert store.started == [True] * 3
-        one.crews.stop_taking()
+        one.long_poll.stop_taking()
         assert other.result(FAILED_AFTER).status_code == 503
 
 
@@ -346,12 +366,12 @@ WORKERS = 1_000
 
 
 async def all_waiting(
-    crews: Crews, count: int, gone: asyncio.Future[None]
+    long_poll: LongPoll, count: int, gone: asyncio.Future[None]
 ) -> list[asyncio.Task[Sequence[Work]]]:
     """So many workers, once they wait."""
     waiting = [
         asyncio.create_task(
-            crews.take(
+            long_poll.take(
                 ["default"],
                 most=1,
                 wait=timedelta(minutes=1),
@@ -362,8 +382,8 @@ async def all_waiting(
         )
         for _ in range(count)
     ]
-    of_crew = crews._roster._served
-    while not of_crew or of_crew["default",]._crew.room < count:
+    waiters = (await long_poll._node.started()).waiters
+    while waiters.room(("default",)) < count:
         await asyncio.sleep(0.001)
     return waiting
 
@@ -381,16 +401,16 @@ def test_a_thousand_that_wait_cost_no_more_than_an_idle_node(
             clock.advance(TEN_MINUTES)
 
     async def wait_and_leave() -> int:
-        crews = Crews(Scheduler(None, store, clock=clock))
+        long_poll = LongPoll(Scheduler(None, store, clock=clock))
         gone = asyncio.get_running_loop().create_future()
-        waiting = await all_waiting(crews, WORKERS, gone)
+        waiting = await all_waiting(long_poll, WORKERS, gone)
         await asyncio.to_thread(clock.advance, timedelta(minutes=1))
-        with executed(store) as by_a_crew:
+        with executed(store) as by_waiting:
             await asyncio.to_thread(clock.advance, TEN_MINUTES)
         gone.set_result(None)
         assert await asyncio.gather(*waiting) == [[]] * WORKERS
-        await crews.stop()
-        return len(by_a_crew)
+        await long_poll.stop()
+        return len(by_waiting)
 
     # One of them may poll once more than the other within these minutes.
     assert asyncio.run(wait_and_leave()) <= len(by_a_node) * 1.01

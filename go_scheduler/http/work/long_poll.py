@@ -1,12 +1,10 @@
-"""The crews of a server: which workers wait for which queues, and what they report."""
+"""The long poll: which workers wait for which queues, and what they report."""
 
 from __future__ import annotations
 
 import asyncio
-import threading
-from collections import OrderedDict
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
@@ -21,7 +19,7 @@ from go_scheduler.http.problems import RETRY_AFTER, Problem
 from go_scheduler.http.work.tokens import Signed, Signing
 from go_scheduler.models import Extension
 from go_scheduler.run import HandedOn
-from go_scheduler.running.calling.elastic_executor import ElasticExecutor
+from go_scheduler.running.calling.waiters import Waiter
 from go_scheduler.running.defaults import GRACE
 from go_scheduler.running.remote_runs import (
     Extending,
@@ -32,10 +30,11 @@ from go_scheduler.running.remote_runs import (
     lets_others_run,
     result_text,
 )
+from go_scheduler.settings import checked_queues
 from go_scheduler.stores.messages import Claim
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from concurrent.futures import Executor
     from uuid import UUID
 
@@ -43,6 +42,7 @@ if TYPE_CHECKING:
     from go_scheduler.http.work.tokens import Tokens
     from go_scheduler.json import JSON
     from go_scheduler.models import TaskInstance
+    from go_scheduler.node import Node
     from go_scheduler.scheduler import Scheduler
 
 
@@ -236,26 +236,21 @@ class Reported:
 _TURNS = 4
 
 
-class Waiter:
-    """A worker that waits, on the event loop in which it is made.
+class Poll(Waiter):
+    """A request of a worker that waits, on the event loop in which it is made.
 
     Args:
+        queues: For work from which queues, each once and in order.
         handed_on: What the store is told of what it is handed.
         most: How many instances it takes.
     """
 
-    def __init__(self, handed_on: HandedOn, most: int) -> None:
-        self.handed_on = handed_on
-        self.left = most
-        self.found: list[TaskInstance] = []
+    def __init__(self, queues: tuple[str, ...], handed_on: HandedOn, most: int) -> None:
+        super().__init__(queues, handed_on, most)
         self._loop = asyncio.get_running_loop()
         self._woken = asyncio.Event()
 
     def wake(self) -> None:
-        """Have it wait no longer; from the event loop."""
-        self._woken.set()
-
-    def wake_soon(self) -> None:
         """Have it wait no longer; from any thread."""
         # The event loop of a server that was left behind may be closed.
         with suppress(RuntimeError):
@@ -263,7 +258,7 @@ class Waiter:
 
     async def wait(self, at_most: timedelta) -> None:
         """Wait until it is woken, and no longer than this."""
-        timer = self._loop.call_later(at_most.total_seconds(), self.wake)
+        timer = self._loop.call_later(at_most.total_seconds(), self._woken.set)
         try:
             await self._woken.wait()
         finally:
@@ -273,177 +268,115 @@ class Waiter:
             await asyncio.sleep(0)
 
 
-class Crew(ElasticExecutor):
-    """Hands each run to one of the workers that wait, the longest waiting first.
-
-    One that takes several gets its second when all have one.
-
-    Args:
-        give_back: Takes what no worker is there for any more; called from any thread.
-    """
-
-    def __init__(self, give_back: Callable[[TaskInstance], None]) -> None:
-        super().__init__()
-        self._give_back = give_back
-        self._guard = threading.Lock()
-        self._waiters: OrderedDict[Waiter, None] = OrderedDict()
-        # What those take that have got nothing yet, and what all take.
-        self._free = self._left = 0
-
-    @property
-    def room(self) -> int:
-        """What those take that have got nothing yet: who has is about to leave."""
-        return self._free
-
-    @property
-    def places(self) -> int:
-        """What all take that have not left."""
-        return self._left
-
-    def join(self, waiter: Waiter) -> None:
-        """Let a worker wait."""
-        with self._guard:
-            self._waiters[waiter] = None
-            self._free += waiter.left
-            self._left += waiter.left
-        self.grow()
-
-    def leave(self, waiter: Waiter) -> Sequence[TaskInstance]:
-        """Let a worker wait no more; answers what it was handed."""
-        with self._guard:
-            self._left -= waiter.left
-            if not waiter.found:
-                self._free -= waiter.left
-            waiter.left = 0
-            self._waiters.pop(waiter, None)
-            return waiter.found
-
-    def handle(self, instance: TaskInstance) -> HandedOn:
-        """Hand an instance to a worker: the handler of the crew's scheduler."""
-        waiter = self._hand_over(instance)
-        if waiter is None:
-            self._give_back(instance)
-            return HandedOn()
-        return waiter.handed_on
-
-    def wake_all(self) -> None:
-        """Have all wait no longer; from the event loop."""
-        with self._guard:
-            waiting = list(self._waiters)
-        for each in waiting:
-            each.wake()
-
-    def _hand_over(self, instance: TaskInstance) -> Waiter | None:
-        with self._guard:
-            if not self._waiters:
-                return None
-            waiter, _ = self._waiters.popitem(last=False)
-            if not waiter.found:
-                self._free -= waiter.left
-                waiter.wake_soon()
-            waiter.found.append(instance)
-            waiter.left -= 1
-            self._left -= 1
-            if waiter.left:
-                self._waiters[waiter] = None
-            return waiter
-
-
-# In memory alone: how the scheduler is.
+# In memory alone: how the node is.
 _LOOK_EVERY = timedelta(seconds=1)
 _LEFT_BEHIND = timedelta(seconds=30)
 
 
-class Served:
-    """Lets workers wait while its scheduler runs, and tells those whose store is away.
+class PollNode:
+    """Lets workers wait at one node, and tells those whose store is away.
+
+    It is started when the first of them comes.
 
     Args:
-        crew: Those that wait.
-        scheduler: What claims for them.
-        threads: Where it is started and stopped.
-        caller: Who has waited first.
+        scheduler: What its scheduler is like.
+        threads: Where that is started and stopped.
     """
 
-    def __init__(
-        self, crew: Crew, scheduler: Scheduler, threads: Executor, *, caller: str
-    ) -> None:
-        self._crew = crew
-        self._scheduler = scheduler
+    def __init__(self, scheduler: Scheduler, threads: Executor) -> None:
+        self._like = scheduler
         self._threads = threads
-        self._loop = asyncio.get_running_loop()
-        self._started = self._loop.run_in_executor(threads, scheduler.start)
+        self._scheduler: Scheduler | None = None
+        self._started: asyncio.Future[Node] | None = None
         self._looking: asyncio.TimerHandle | None = None
         self._closed = False
-        self.caller = caller
-        self.waiting = 0
-        self.idle_since = self._loop.time()
+        self._count = 0
 
-    async def wait(self, waiter: Waiter, at_most: timedelta) -> Sequence[TaskInstance]:
+    async def started(self) -> Node:
+        """The node at which they wait.
+
+        Raises:
+            StoreError: It cannot be started.
+        """
+        started = self._started
+        if started is None or (started.done() and started.exception() is not None):
+            loop = asyncio.get_running_loop()
+            self._scheduler = self._like._handing_out()
+            started = loop.run_in_executor(self._threads, self._scheduler._started)
+            self._started = started
+        # Others wait for it as well.
+        return await asyncio.shield(started)
+
+    async def wait(
+        self, node: Node, poll: Poll, at_most: timedelta
+    ) -> Sequence[TaskInstance]:
         """Let a worker wait; answers what it is handed, which may be nothing.
 
         It is handed nothing once this returns; if it is cancelled, what it was handed
-        meanwhile is found in the waiter.
+        meanwhile is found in the ``poll``.
 
         Raises:
-            StoreError: The scheduler could not be started.
             Problem: 503, the store is away.
         """
-        self.waiting += 1
+        if self._closed:
+            return []
+        self._check()
+        self._count += 1
+        self._look_on()
         try:
-            # Others wait for it as well.
-            await asyncio.shield(self._started)
-            if self._closed:
-                return []
-            self._check()
-            self._look_on()
-            self._crew.join(waiter)
+            node.waiters.join(poll)
             try:
-                await waiter.wait(at_most)
+                await poll.wait(at_most)
             finally:
-                found = self._crew.leave(waiter)
-            if not found:
-                self._check()
-            return found
+                node.waiters.leave(poll)
         finally:
-            self.waiting -= 1
-            self.idle_since = self._loop.time()
-
-    @property
-    def failed(self) -> bool:
-        """Whether its scheduler could not be started."""
-        started = self._started
-        return started.done() and started.exception() is not None
+            self._count -= 1
+        if not poll.found:
+            self._check()
+        return poll.found
 
     def close(self) -> None:
         """Have nobody wait any longer, nor anybody who comes."""
         self._closed = True
-        self._crew.wake_all()
+        self._wake_all()
 
     async def stop(self) -> None:
-        """Stop the scheduler: what it has claimed and nobody was handed goes back."""
+        """Stop the node: what it has claimed and nobody was handed goes back."""
         self.close()
-        # One that is just being started has to be stopped then.
-        await asyncio.wait([self._started])
-        await self._loop.run_in_executor(
-            self._threads, self._scheduler.stop, _LEFT_BEHIND
-        )
+        scheduler, self._scheduler = self._scheduler, None
+        if scheduler is not None and self._started is not None:
+            # One that is just being started has to be stopped then.
+            await asyncio.wait([self._started])
+            stop = partial(scheduler.stop, _LEFT_BEHIND)
+            await asyncio.get_running_loop().run_in_executor(self._threads, stop)
+
+    @property
+    def running(self) -> Node | None:
+        """The node, if it has been started."""
+        started = self._started
+        if started is None or not started.done() or started.exception() is not None:
+            return None
+        return started.result()
+
+    def _wake_all(self) -> None:
+        if self.running is not None:
+            self.running.waiters.wake_all()
 
     def _look_on(self) -> None:
         """While anybody waits, look whether the store is away."""
         if self._looking is None:
-            self._looking = self._loop.call_later(
-                _LOOK_EVERY.total_seconds(), self._look
-            )
+            loop, every = asyncio.get_running_loop(), _LOOK_EVERY.total_seconds()
+            self._looking = loop.call_later(every, self._look)
 
     def _look(self) -> None:
         self._looking = None
-        if self._scheduler._is_cut_off:
-            self._crew.wake_all()
-        elif self.waiting:
+        if self._is_cut_off:
+            self._wake_all()
+        elif self._count:
             self._look_on()
 
     def _check(self) -> None:
-        if self._scheduler._is_cut_off:
+        if self._is_cut_off:
             raise Problem(
                 503,
                 "store-unavailable",
@@ -452,118 +385,117 @@ class Served:
                 headers=RETRY_AFTER,
             )
 
+    @property
+    def _is_cut_off(self) -> bool:
+        return self._scheduler is not None and self._scheduler._is_cut_off
 
-class Roster:
-    """Makes a crew when somebody waits for its queues, and dissolves it later.
 
-    Args:
-        scheduler: What those are like that claim for crews.
-        threads: Where these are started and stopped.
-        most: How many crews there may be.
-        each: How many of one caller.
-        idle: After so long without anybody waiting one is dissolved.
-        give_back: Takes what no worker is there for any more; called from any thread.
+class Subscription:
+    """A set of queues for which workers wait.
+
+    Attributes:
+        caller: Who has waited first.
+        waiting: How many wait.
+        idle_since: The event loop's time at which the last one left.
     """
 
-    def __init__(
-        self,
-        scheduler: Scheduler,
-        threads: Executor,
-        *,
-        most: int,
-        each: int,
-        idle: timedelta,
-        give_back: Callable[[TaskInstance], None],
-    ) -> None:
-        self._scheduler = scheduler
-        self._threads = threads
+    def __init__(self, caller: str, now: float) -> None:
+        self.caller = caller
+        self.waiting = 0
+        self.idle_since = now
+
+
+class Subscriptions:
+    """Has a node claim for each set of queues for which somebody waits, and a while on.
+
+    Args:
+        most: How many sets there may be, as each is claimed for by itself.
+        each: How many of one caller.
+        idle: After so long without anybody waiting one is dropped.
+    """
+
+    def __init__(self, *, most: int, each: int, idle: timedelta) -> None:
         self._most = most
         self._each = each
         self._idle = idle
-        self._give_back = give_back
-        self._served: dict[tuple[str, ...], Served] = {}
-        self._stops: set[asyncio.Task[None]] = set()
+        self._all: dict[tuple[str, ...], Subscription] = {}
         self._sweep: asyncio.TimerHandle | None = None
 
-    def serve(self, queues: tuple[str, ...], caller: str) -> Served:
-        """The crew of these queues, which is that of who waits for them first.
+    @contextmanager
+    def held(self, node: Node, queues: tuple[str, ...], caller: str) -> Iterator[None]:
+        """Have it claim for a set of queues, as long as this lasts at least.
 
         Raises:
-            ConfigurationError: One of them can be no queue.
             Problem: 429, there are too many others.
         """
-        served = self._served.get(queues)
-        if served is not None and not served.failed:
-            if not served.waiting:
-                served.caller = caller
-            return served
-        if served is None:
-            self._make_place_for(caller)
-        crew = Crew(self._give_back)
-        scheduler = self._scheduler.another(crew.handle, queues=queues, executor=crew)
-        served = Served(crew, scheduler, self._threads, caller=caller)
-        self._served[queues] = served
-        self._look_for_idle()
-        return served
+        loop = asyncio.get_running_loop()
+        one = self._all.get(queues)
+        if one is None:
+            self._make_place_for(node, caller)
+            one = self._all[queues] = Subscription(caller, loop.time())
+            node.subscribe(queues)
+        elif not one.waiting:
+            one.caller = caller
+        if self._sweep is None:
+            self._sweep_later(node)
+        one.waiting += 1
+        try:
+            yield
+        finally:
+            one.waiting -= 1
+            one.idle_since = loop.time()
 
     def close(self) -> None:
-        """Have nobody wait any longer."""
-        for each in self._served.values():
-            each.close()
-
-    async def stop(self) -> None:
-        """Dissolve all of them."""
+        """Look after them no more."""
         if self._sweep is not None:
             self._sweep.cancel()
-        for queues in list(self._served):
-            self._dissolve(queues)
-        if self._stops:
-            await asyncio.wait(self._stops)
 
-    def _make_place_for(self, caller: str) -> None:
-        """If there are too many, dissolve one for which nobody waits.
+    def _make_place_for(self, node: Node, caller: str) -> None:
+        """If there are too many, drop one for which nobody waits.
 
         Raises:
             Problem: 429, somebody waits for each.
         """
-        own = {q: each for q, each in self._served.items() if each.caller == caller}
+        own = {q: each for q, each in self._all.items() if each.caller == caller}
         if len(own) >= self._each:
-            self._dissolve_idlest(own, "workers of this caller wait", "the others")
-        elif len(self._served) >= self._most:
-            self._dissolve_idlest(self._served, "workers wait", "theirs")
+            self._drop_idlest(node, own, "workers of this caller wait", "the others")
+        elif len(self._all) >= self._most:
+            self._drop_idlest(node, self._all, "workers wait", "theirs")
 
-    def _dissolve_idlest(
-        self, served: Mapping[tuple[str, ...], Served], who: str, whose: str
+    def _drop_idlest(
+        self,
+        node: Node,
+        among: Mapping[tuple[str, ...], Subscription],
+        who: str,
+        whose: str,
     ) -> None:
-        idle = [queues for queues, each in served.items() if not each.waiting]
+        idle = [queues for queues, each in among.items() if not each.waiting]
         if not idle:
             raise too_many(
-                f"{who} for {len(served)} different sets of queues already, and the"
+                f"{who} for {len(among)} different sets of queues already, and the"
                 f" server takes no more: wait for one of {whose}",
                 self._idle,
                 field="queues",
             )
-        self._dissolve(min(idle, key=lambda queues: served[queues].idle_since))
+        self._drop(node, min(idle, key=lambda queues: among[queues].idle_since))
 
-    def _look_for_idle(self) -> None:
-        """Dissolve crews for which nobody waits any more, now and then."""
-        if self._sweep is None:
-            loop, delay = asyncio.get_running_loop(), self._idle.total_seconds()
-            self._sweep = loop.call_later(delay, self._dissolve_idle)
+    def _sweep_later(self, node: Node) -> None:
+        loop, delay = asyncio.get_running_loop(), self._idle.total_seconds()
+        self._sweep = loop.call_later(delay, self._drop_idle, node)
 
-    def _dissolve_idle(self) -> None:
+    def _drop_idle(self, node: Node) -> None:
+        """Drop those for which nobody waits any more, now and then."""
         self._sweep = None
         before = asyncio.get_running_loop().time() - self._idle.total_seconds()
-        for queues, each in list(self._served.items()):
+        for queues, each in list(self._all.items()):
             if not each.waiting and each.idle_since <= before:
-                self._dissolve(queues)
-        if self._served:
-            self._look_for_idle()
+                self._drop(node, queues)
+        if self._all:
+            self._sweep_later(node)
 
-    def _dissolve(self, queues: tuple[str, ...]) -> None:
-        stop = asyncio.create_task(self._served.pop(queues).stop())
-        self._stops.add(stop)
-        stop.add_done_callback(self._stops.discard)
+    def _drop(self, node: Node, queues: tuple[str, ...]) -> None:
+        del self._all[queues]
+        node.unsubscribe(queues)
 
 
 MOST_QUEUES = 64
@@ -587,20 +519,20 @@ class Work(NamedTuple):
     lease: timedelta
 
 
-class Crews:
+class LongPoll:
     """Hands work to workers elsewhere that wait for it, and takes what they report.
 
-    All that wait for the same queues are a crew, for which one scheduler claims, made
-    like the one given: so waiting costs the store what a node costs, however many wait.
-    Its methods are called on one event loop.
+    One node claims for all of them, by itself for each set of queues for which any
+    wait: so waiting costs the store what a node costs, however many wait. It is made
+    like the one of the scheduler given. The methods are called on one event loop.
 
     Args:
         scheduler: Keeps and ends runs; it need not be started.
         lease: For how long a worker has what it is handed: it runs again elsewhere
             unless the worker has ended it by then, or asked for more.
-        most: How many crews there may be, as each is a node.
-        each: How many of them for one caller; None: half of them.
-        idle: After so long without anybody waiting a crew is dissolved.
+        most: For how many different sets of queues workers may wait at once.
+        each: For how many of them those of one caller may; None: half of them.
+        idle: For so long after the last worker has left its queues are claimed from.
         waiting: How many workers may wait; None: ``Waiting()``.
 
     Raises:
@@ -628,14 +560,8 @@ class Crews:
         self._threads = ThreadPoolExecutor(_THREADS, "go_scheduler work")
         self._signing = Signing(scheduler, self._threads)
         self._reported = Reported(scheduler, self._threads)
-        self._roster = Roster(
-            scheduler,
-            self._threads,
-            most=most,
-            each=each,
-            idle=idle,
-            give_back=self._give_back_soon,
-        )
+        self._node = PollNode(scheduler, self._threads)
+        self._subscriptions = Subscriptions(most=most, each=each, idle=idle)
         self._handed_out = HandedOut()
         self._returned = Returned(scheduler, self._threads)
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -676,7 +602,7 @@ class Crews:
                 stops or its store is away.
             StoreError: The store is away.
         """
-        names = tuple(sorted(set(queues)))
+        names = tuple(sorted(checked_queues([*queues])))
         if len(names) > MOST_QUEUES:
             raise ConfigurationError(
                 f"queues may be {MOST_QUEUES} at most, not {len(names)}: let several"
@@ -688,14 +614,15 @@ class Crews:
             tokens = await self._signing.tokens()
             self._check_going()
             self._loop = asyncio.get_running_loop()
-            served = self._roster.serve(names, caller.subject)
-            waiter = Waiter(handed_on, most)
-            gone.add_done_callback(lambda _: waiter.wake())
-            try:
-                found = await served.wait(waiter, max(wait, _LEAST_WAIT))
-            except BaseException:
-                self._returned.give_back_all(waiter.found)
-                raise
+            node = await self._node.started()
+            poll = Poll(names, handed_on, most)
+            gone.add_done_callback(lambda _: poll.wake())
+            with self._subscriptions.held(node, names, caller.subject):
+                try:
+                    found = await self._node.wait(node, poll, max(wait, _LEAST_WAIT))
+                except BaseException:
+                    self._returned.give_back_all(poll.found)
+                    raise
         if gone.done():
             self._returned.give_back_all(found)
             return []
@@ -837,12 +764,16 @@ class Crews:
         first, from any thread, and waits for them if it likes.
         """
         self._stopping = True
-        self._call_soon(self._roster.close)
+        # If nobody has waited yet nobody has to be told; one that is closed needs none.
+        if self._loop is not None:
+            with suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self._node.close)
 
     async def stop(self) -> None:
         """Stop all: what was claimed and handed to nobody is given back."""
         self.stop_taking()
-        await self._roster.stop()
+        self._subscriptions.close()
+        await self._node.stop()
         await self._returned.close()
         await self._reported.close()
         self._threads.shutdown(wait=False)
@@ -865,16 +796,6 @@ class Crews:
         timeout = self._scheduler._defaults.timeout_of(instance)
         lease = self._lease if timeout is None else min(self._lease, timeout)
         return Work(instance, token, lease)
-
-    def _give_back_soon(self, instance: TaskInstance) -> None:
-        """Give back what no worker is there for any more; from any thread."""
-        self._call_soon(partial(self._returned.give_back_all, [instance]))
-
-    def _call_soon(self, call: Callable[[], None]) -> None:
-        # If nobody has waited yet nobody has to be told; one that is closed needs none.
-        if self._loop is not None:
-            with suppress(RuntimeError):
-                self._loop.call_soon_threadsafe(call)
 
 
 def _check_count(name: str, count: int) -> None:
