@@ -11,8 +11,11 @@ if TYPE_CHECKING:
 
     from go_scheduler.stores.base import Store
     from go_scheduler.stores.messages import Retention
+    from go_scheduler.ticking.shares import Shares
 
 _BATCH = 500
+# So many ticks in a row are left to another node.
+_MOST_LEFT_OUT = 7
 
 
 class Cleanup:
@@ -21,13 +24,20 @@ class Cleanup:
     Args:
         store: Where to delete.
         retention: How long what is over is kept.
+        shares: Say whether this is left to another node.
     """
 
-    def __init__(self, store: Store, retention: Retention) -> None:
+    def __init__(self, store: Store, retention: Retention, shares: Shares) -> None:
         self._store = store
         self._retention = retention
+        self._shares = shares
+        self._left_out = 0
 
     def tick(self) -> timedelta | None:
         """Delete one batch. If it was full, the next tick follows at once."""
+        if not self._shares.is_first("cleanup") and self._left_out < _MOST_LEFT_OUT:
+            self._left_out += 1
+            return None
+        self._left_out = 0
         deleted = self._store.delete_finished(self._retention, limit=_BATCH)
         return ZERO if deleted >= _BATCH else None

@@ -93,6 +93,7 @@ class Node:
             store,
             store_clock,
             settings,
+            shares=execution.state.shares,
             created=execution.state.work_found,
             run=execution.direct_start.fire,
             events=events.counting(self.tally.fired),
@@ -105,7 +106,7 @@ class Node:
             store, clock, runs=handling.claims, looks=looks, events=events
         )
         self._unserved = UnservedQueues(store, clock, events=events)
-        self._cleanup = Cleanup(store, settings.kept)
+        self._cleanup = Cleanup(store, settings.kept, execution.state.shares)
         ticker = partial(Ticker, clock=clock, events=events)
         self._cleaning = ticker(
             "cleanup", self._clean_up, interval=settings.cleanup_window / 2

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from go_scheduler.settings import Settings
     from go_scheduler.stores.base import Store
     from go_scheduler.stores.messages import Firing
+    from go_scheduler.ticking.shares import Shares
 
 _PATIENCE = timedelta(milliseconds=500)
 
@@ -39,6 +40,7 @@ class Creation:
         store: Where the definitions are.
         clock: The store's time, as this node has it.
         settings: How the loops behave.
+        shares: Which definitions are this node's to fire.
         created: Called when there may be new instances.
         run: Fires what may run here at once.
         events: Told of what happens.
@@ -53,6 +55,7 @@ class Creation:
         clock: StoreClock,
         settings: Settings,
         *,
+        shares: Shares,
         created: Callable[[], None],
         run: Run,
         events: Events = LOG_ALONE,
@@ -69,6 +72,7 @@ class Creation:
             clock,
             planner=planner,
             settings=settings,
+            shares=shares,
             created=created,
             run=run,
             events=events,

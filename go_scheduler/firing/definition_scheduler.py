@@ -17,6 +17,7 @@ from go_scheduler.events.definition_events import (
 from go_scheduler.events.event import of_definition, of_skipped
 from go_scheduler.events.event_bus import LOG_ALONE, Events
 from go_scheduler.formatting import shown
+from go_scheduler.stores.messages import Own
 from go_scheduler.ticking.retry_later import RetryLater, write_in_halves
 from go_scheduler.ticking.ticker import Pace, Repeats
 
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from go_scheduler.settings import Settings
     from go_scheduler.stores.base import Store
     from go_scheduler.stores.messages import Fired, Firing
+    from go_scheduler.ticking.shares import Shares
 
 
 def tell_fired(events: Teller, firings: Sequence[Firing]) -> None:
@@ -107,6 +109,7 @@ class DefinitionScheduler:
         settings: Says how far past the store's time to create instances, how long
             after a look the next one is due that nobody asks for, and which instances
             the runner has to be told of at once.
+        shares: Which definitions are this node's to fire.
         created: Called when there are such instances, and after each look: what was
             there before is to be looked for as well.
         run: Fires what may run here at once, as ``DirectStart.fire``; None: nothing
@@ -121,6 +124,7 @@ class DefinitionScheduler:
         *,
         planner: Planner,
         settings: Settings,
+        shares: Shares,
         created: Callable[[], None],
         run: Run = lambda *_: None,
         events: Events = LOG_ALONE,
@@ -133,6 +137,7 @@ class DefinitionScheduler:
         self._pace = Pace(furthest(settings))
         self._interval = longest_pause(settings.schedule_window)
         self._runner_window = settings.runner_window
+        self._shares = shares
         self._created = created
         self._after: TaskDefinition | None = None
         self._page = _FIRST_PAGE
@@ -191,7 +196,7 @@ class DefinitionScheduler:
         after, self._after = self._after, None
         asked = after is None and self._begin_pass(now)
         limit = self._page
-        page = self._store.due_definitions(ahead=ahead, after=after, limit=limit)
+        page = self._due(ahead, after, limit)
         # They are tried when a page has them, unless they are gone.
         self._aside.take_busy(now)
         self._aside.take_failed(now)
@@ -204,6 +209,20 @@ class DefinitionScheduler:
         if asked:
             # Counted from now, they keep out of the way of the claim that comes next.
             self._repeats.begin()
+
+    def _due(
+        self, ahead: timedelta, after: TaskDefinition | None, limit: int
+    ) -> Sequence[TaskDefinition]:
+        """Read a page; what is for other nodes to fire a look later than they do."""
+        if not self._shares.are_any:
+            return self._store.due_definitions(ahead=ahead, after=after, limit=limit)
+        # So far that one look before it is due finds what its own node has not fired.
+        far_enough = self._interval + self._runner_window
+        others = min(ahead, max(ahead - self._interval, far_enough))
+        own = Own(shards=self._shares.of_firing(), others=others)
+        return self._store.due_definitions(
+            ahead=ahead, after=after, limit=limit, own=own
+        )
 
     def _take_told(self, ahead: timedelta) -> Sequence[TaskDefinition]:
         """What was stored here since the last tick, and fires soon."""

@@ -327,8 +327,11 @@ class Claimer:
         """
         lead = self._start_queue.lead
         watch = self._admission.watch()
+        shares, own = self._state.shares, None
+        if shares.are_any:
+            own = {each: shares.of_claiming(each) for each in queues}
         instances = self._send(
-            replace(self._state.claimant, queues=queues),
+            replace(self._state.claimant, queues=queues, own=own),
             ahead=self._pace.ahead if room.ahead else lead,
             lead=lead,
             limit=room.limit,

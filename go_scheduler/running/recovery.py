@@ -114,7 +114,9 @@ class Takeover:
         self.ticker.wake()
 
     def tick(self) -> timedelta | None:
-        """Note this node's contact, and read that of the others while it is young.
+        """Note this node's contact; read that of the others while it is young.
+
+        It is read as well if nodes share what the store has.
 
         With it goes what the node has counted, once a minute.
         """
@@ -125,7 +127,7 @@ class Takeover:
             self._store.note_contact(announced, unbroken=self._contact.unbroken)
             self._has_left = announced.stopping
             self._contact.made()
-            if self._contact.unbroken < self._lease:
+            if self._contact.unbroken < self._lease or self._state.shares.are_any:
                 self._read_others()
         except BaseException:
             self._contact.broke()
@@ -136,6 +138,8 @@ class Takeover:
 
     def _read_others(self) -> None:
         contacts = self._store.list_contacts(within=min(self._lease, _CONTACTS_KEPT))
+        if self._state.shares.are_any:
+            self._state.shares.know(each.announced for each in contacts)
         now = self._clock.now()
         before = self.lapsed
         self._covered_at = None

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 _BATCH = 500
 _PAUSE = timedelta(seconds=1)
+# Where this is left to another node, which may not be able to.
+_LONG_PAUSE = timedelta(seconds=5)
 # While there is more than a look goes over, or others have locked what could go on.
 _SHORT_PAUSE = timedelta(milliseconds=100)
 
@@ -34,7 +36,8 @@ class Slots:
     """Lets what is parked go on soon after its slot is free, or end when it is due.
 
     What this node has parked or ended is looked after at once, and whatever is parked
-    each second, for other nodes may have died, or parked beside an end.
+    each second, for other nodes may have died, or parked beside an end. Where nodes
+    share the work, one of them does so each second, and the others more seldom.
 
     Args:
         state: What the node's parts share.
@@ -47,6 +50,7 @@ class Slots:
         self._store = state.store
         self._clock = state.clock
         self._work_found = state.work_found
+        self._shares = state.shares
         # While nothing is parked: sooner than that nothing lapses that another node
         # has left behind.
         self._lease = state.settings.lease
@@ -96,7 +100,9 @@ class Slots:
             return ZERO
         if found.more:
             return _SHORT_PAUSE
-        return _PAUSE if found.parked else self._lease
+        if not found.parked:
+            return self._lease
+        return _PAUSE if self._shares.is_first("slots") else _LONG_PAUSE
 
     def _expect(self, at: datetime) -> None:
         wait = max(ZERO, at - self._clock.now())

@@ -12,6 +12,7 @@ from go_scheduler.running.capacity import Spares
 from go_scheduler.running.defaults import Defaults
 from go_scheduler.running.held import Held
 from go_scheduler.running.tally import Tally
+from go_scheduler.ticking.shares import Shares
 from go_scheduler.ticking.ticker import Pace
 
 if TYPE_CHECKING:
@@ -136,6 +137,7 @@ class NodeState:
         spares: How many of them may hang without costing a worker.
         contact: How well the store answers.
         pace: How long its answers take.
+        shares: What of the store's work is this node's own.
         tally: What begins and ends here, in numbers.
         next_beat: The elapsed time of the next heartbeat.
         beat_wanted: A run may have to be looked after before that.
@@ -165,6 +167,7 @@ class NodeState:
         self.spares = Spares(self.held, most=settings.spares)
         self.contact = Contact(clock.base, lease=settings.lease)
         self.pace = Pace(settings.runner_window)
+        self.shares = Shares(node, store.shards)
         self.tally = Tally()
         self.next_beat = ZERO
         self.beat_wanted = Signal()

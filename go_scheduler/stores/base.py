@@ -60,6 +60,7 @@ if TYPE_CHECKING:
         Fired,
         Firing,
         NodeContact,
+        Own,
         Position,
         Put,
         Release,
@@ -334,7 +335,12 @@ class DefinitionStore(ABC):
 
     @abstractmethod
     def due_definitions(
-        self, *, ahead: timedelta, after: TaskDefinition | None = None, limit: int
+        self,
+        *,
+        ahead: timedelta,
+        after: TaskDefinition | None = None,
+        limit: int,
+        own: Own | None = None,
     ) -> Sequence[TaskDefinition]:
         """Read a page of the definitions that fire soon.
 
@@ -345,6 +351,8 @@ class DefinitionStore(ABC):
             ahead: How far past the store's time to look; zero or more.
             after: Skip this one and all before it: the last of the page before.
             limit: Most definitions to return; at least 1.
+            own: The shards of which ``ahead`` is meant, and how far to look in the
+                others. A store whose ``shards`` are one is never passed it.
 
         Returns:
             The definitions in the order of ``(next_fire_time, id)``. One that this
@@ -1046,11 +1054,15 @@ class Store(NodeStore, ByHandStore, InstanceStore, DefinitionStore, ReadStore):
         settling: How long the scans, ``due_definitions``, ``claim_instances`` and
             ``delete_finished``, may leave out what has been committed; zero: not at
             all.
+        shards: Over how many parts definitions and instances are spread, so that nodes
+            share the work. Each node reads its own parts further ahead than the others;
+            what is due it reads everywhere.
         most_remembered: Of more ids than these ``delete_finished`` forgets those that
             ended first, a hundredth too late at most.
     """
 
     settling: timedelta = ZERO
+    shards: int = 1
     most_remembered: int = 1_000_000
 
     def __init__(self, clock: Clock | None = None) -> None:

@@ -155,6 +155,9 @@ class Claimant:
         expire_after: For definitions that have none of their own.
         names: The names of definitions that it can run; None: any. Only what is
             started as it is created goes by them, and no claim does.
+        own: By queue, the shards of ``Store.shards`` from which it claims first, and
+            what is to come; in the others it claims what is about to start. None: there
+            is but one.
     """
 
     node: UUID
@@ -162,6 +165,20 @@ class Claimant:
     lease: timedelta
     expire_after: timedelta
     names: Collection[str] | None = None
+    own: Mapping[str, Set[int]] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Own:
+    """The shards that a node takes for its own.
+
+    Attributes:
+        shards: Their numbers, of ``Store.shards``.
+        others: How far past the store's time it looks in all others.
+    """
+
+    shards: Set[int]
+    others: timedelta
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from go_scheduler import TaskDefinition
     from go_scheduler.clock import Clock
     from go_scheduler.stores.base import JoinedStore
-    from go_scheduler.stores.messages import RunOutcome
+    from go_scheduler.stores.messages import Own, RunOutcome
 
 
 class OwnStore(MemoryStore):
@@ -27,7 +27,12 @@ class OwnStore(MemoryStore):
         self.path = path
 
     def due_definitions(
-        self, *, ahead: timedelta, after: TaskDefinition | None = None, limit: int
+        self,
+        *,
+        ahead: timedelta,
+        after: TaskDefinition | None = None,
+        limit: int,
+        own: Own | None = None,
     ) -> Sequence[TaskDefinition]:
         return super().due_definitions(ahead=ahead, after=after, limit=limit)
 

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from go_scheduler.models import TaskDefinition
     from go_scheduler.stores.memory.tables import Tables
-    from go_scheduler.stores.messages import Claimant, Firing, Tombstone
+    from go_scheduler.stores.messages import Claimant, Firing, Own, Tombstone
     from go_scheduler.stores.rules import Declaration
 
 
@@ -153,7 +153,12 @@ class MemoryDefinitions(DefinitionStore):
             return [of.definition for of in found]
 
     def due_definitions(
-        self, *, ahead: timedelta, after: TaskDefinition | None = None, limit: int
+        self,
+        *,
+        ahead: timedelta,
+        after: TaskDefinition | None = None,
+        limit: int,
+        own: Own | None = None,
     ) -> Sequence[TaskDefinition]:
         """Read a page of the definitions that fire soon."""
         with self._lock:

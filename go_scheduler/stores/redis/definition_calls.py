@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from datetime import timedelta
 
     from go_scheduler.models import Skipped, TaskDefinition, TaskInstance
-    from go_scheduler.stores.messages import Claimant, Firing, Tombstone
+    from go_scheduler.stores.messages import Claimant, Firing, Own, Tombstone
     from go_scheduler.stores.rules import Declaration
 
 _TRIES = 100
@@ -175,7 +175,12 @@ class RedisDefinitions(RedisCalls, DefinitionStore):
         return self._reader.definitions(views)
 
     def due_definitions(
-        self, *, ahead: timedelta, after: TaskDefinition | None = None, limit: int
+        self,
+        *,
+        ahead: timedelta,
+        after: TaskDefinition | None = None,
+        limit: int,
+        own: Own | None = None,
     ) -> Sequence[TaskDefinition]:
         """Read a page of the definitions that fire soon."""
         place: str | None = None

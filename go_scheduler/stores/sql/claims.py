@@ -9,7 +9,7 @@ import logging
 import random
 from functools import lru_cache, partial
 from itertools import product
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from go_scheduler.checks import PRIORITIES
 from go_scheduler.clock import ZERO
@@ -32,7 +32,7 @@ from go_scheduler.stores.sql.statement import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence, Set
     from datetime import datetime, timedelta
     from uuid import UUID
 
@@ -74,11 +74,12 @@ _WITH_CONTENTS = """
 def _in_place(number: int, shards: int) -> str:
     """Whether ``t`` can be claimed in a place, by its index alone."""
     shard = of_shard(f"CAST(:shard{number} AS bigint)", shards)
+    ahead = f":ahead{number}" if shards > 1 else ":ahead"
     return f"""t.queue = CAST(:queue{number} AS text)
      AND t.priority = CAST(:priority{number} AS bigint)
      AND {shard}t.claimable_at IS NOT NULL
      AND t.claimable_at >= now() - CAST(:back{number} AS interval)
-     AND t.claimable_at <= now() + CAST(:ahead AS interval)"""
+     AND t.claimable_at <= now() + CAST({ahead} AS interval)"""
 
 
 _OF_INDEX = "task_instances@task_instances_claimable_idx AS t"
@@ -283,6 +284,36 @@ SELECT {INSTANCE},
     CLAIMED,
 )
 
+
+class _Reach(NamedTuple):
+    """How far ahead a node claims: in its own shards, and about to start in others.
+
+    Attributes:
+        ahead: How far in its own.
+        lead: How far in the others.
+        own: As in ``Claimant``.
+    """
+
+    ahead: timedelta
+    lead: timedelta
+    own: Mapping[str, Set[int]] | None
+
+    def is_own(self, place: Place) -> bool:
+        """Whether a place is in one of the node's own shards."""
+        queue, _, shard = place
+        return self.own is None or shard in self.own.get(queue, ())
+
+    def terms(self, places: Sequence[Place]) -> dict[str, Any]:
+        """The parameters that name places by their numbers, and how far to look."""
+        terms: dict[str, Any] = {"ahead": self.ahead}
+        for number, place in enumerate(places):
+            terms[f"queue{number}"], terms[f"priority{number}"] = place[:2]
+            terms[f"shard{number}"] = place[2]
+            is_own = self.is_own(place)
+            terms[f"ahead{number}"] = self.ahead if is_own else self.lead
+        return terms
+
+
 # SQLite takes no more than 500 SELECTs in one.
 _MOST_PLACES = 400
 _CAREFUL_CLAIMS = 20
@@ -315,8 +346,9 @@ class SQLClaims(InstanceStore):
             return []
         terms = {**start_terms(claimant), "lead": lead}
         together = self._dialect.claims_together
+        reach = _Reach(ahead, lead, claimant.own)
         look = self._look_at_all if together else self._look_at_each
-        lapsed_in, places = look(claimant.queues, ahead, lapsed, limit)
+        lapsed_in, places = look(claimant.queues, reach, lapsed, limit)
         old: list[Any] = []
         new: list[Any] = []
         claims: list[tuple[list[Any], Callable[[int], Sequence[Any]]]] = []
@@ -328,7 +360,7 @@ class SQLClaims(InstanceStore):
             ]
         most = _MOST_PLACES if together else 1
         claims += [
-            (new, partial(self._claim_free, places[first : first + most], terms, ahead))
+            (new, partial(self._claim_free, places[first : first + most], terms, reach))
             for first in range(0, len(places), most)
         ]
         self._claim_each(claims, limit)
@@ -346,13 +378,13 @@ class SQLClaims(InstanceStore):
     def _look_at_all(
         self,
         queues: Sequence[str],
-        ahead: timedelta,
+        reach: _Reach,
         lapsed: timedelta | None,
         limit: int,
     ) -> tuple[Sequence[int], Sequence[Place]]:
         """The shard if anything may have lapsed, and all places if one has anything."""
         looks = self._classes.look()
-        terms = {**self._lapsed_terms(queues, lapsed), "ahead": ahead}
+        terms = {**self._lapsed_terms(queues, lapsed), "ahead": reach.ahead}
         [row] = self._statements.read(Lane.BY_TIME, _LOOK, terms)
         priorities = self._classes.in_turn(every=looks) if row.is_due else []
         return [0] if row.has_lapsed else [], [
@@ -362,14 +394,14 @@ class SQLClaims(InstanceStore):
     def _look_at_each(
         self,
         queues: Sequence[str],
-        ahead: timedelta,
+        reach: _Reach,
         lapsed: timedelta | None,
         limit: int,
     ) -> tuple[Sequence[int], Sequence[Place]]:
         """In which shards anything may have lapsed, and where is anything to claim.
 
-        Both are in the order in which they are claimed. Within a priority the order is
-        random: nodes should not meet in one place.
+        Both are in the order in which they are claimed. Within a priority the node's
+        own come first, and the order is random: nodes should not meet in one place.
         """
         shards = range(self._dialect.shards)
         looks, known = self._classes.look(), self._classes.known
@@ -382,9 +414,8 @@ class SQLClaims(InstanceStore):
         sweeps = [self._statements.sweep(each) for each in places]
         look = self._statements.sweep("priorities")
         terms = {
-            **_place_terms(asked),
+            **reach.terms(asked),
             **{f"back{number}": each.back for number, each in enumerate(sweeps)},
-            "ahead": ahead,
             "look_back": look.back,
             "limit": 1 if self._dialect.reads_rows else limit,
         }
@@ -415,7 +446,7 @@ class SQLClaims(InstanceStore):
         where += product(queues, {each[1] for each in found} - {*known}, shards)
         random.shuffle(where)
         in_turn = self._classes.in_turn()
-        where.sort(key=lambda place: in_turn.index(place[1]))
+        where.sort(key=lambda each: (in_turn.index(each[1]), not reach.is_own(each)))
         return lapsed_in, where
 
     def _claim_each(
@@ -456,7 +487,7 @@ class SQLClaims(InstanceStore):
         self._reported = failure is not None
 
     def _claim_free(
-        self, places: Sequence[Place], terms: Terms, ahead: timedelta, limit: int
+        self, places: Sequence[Place], terms: Terms, reach: _Reach, limit: int
     ) -> Sequence[Any]:
         sweeps = [self._statements.sweep(each) for each in places]
         priorities = [priority for _, priority, _ in places]
@@ -465,9 +496,8 @@ class SQLClaims(InstanceStore):
         def execute(*, careful: bool) -> Sequence[Any]:
             parameters = {
                 **terms,
-                **_place_terms(places),
+                **reach.terms(places),
                 **{f"back{number}": each.back for number, each in enumerate(sweeps)},
-                "ahead": ahead,
                 "limit": limit,
             }
             return self._claim(
@@ -588,13 +618,3 @@ class SQLClaims(InstanceStore):
         terms = {"node": node, "after": last, "limit": limit}
         rows = self._statements.read(Lane.BY_TIME, _LIST_CLAIMED, terms)
         return readable_claims(self._reader.claimed(Lane.BY_TIME, rows))
-
-
-def _place_terms(places: Sequence[Place]) -> dict[str, Any]:
-    """The parameters that name places by their numbers."""
-    terms: dict[str, Any] = {}
-    for number, (queue, priority, shard) in enumerate(places):
-        terms[f"queue{number}"] = queue
-        terms[f"priority{number}"] = priority
-        terms[f"shard{number}"] = shard
-    return terms

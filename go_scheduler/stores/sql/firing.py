@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from go_scheduler.models import TaskDefinition, TaskInstance
-    from go_scheduler.stores.messages import Claimant, Firing
+    from go_scheduler.stores.messages import Claimant, Firing, Own
     from go_scheduler.stores.sql.database import Classes
     from go_scheduler.stores.sql.reader import Reader
     from go_scheduler.stores.sql.statement import Statements
@@ -47,6 +47,8 @@ _AFTER = """
 def due(shards: int, *, goes_on: bool) -> Statement:
     """A page of what is due, in time or late, of every shard.
 
+    Where there are several, each is read so far ahead as is said of it.
+
     On SQLite a time that is no whole number is never due. One that is no time comes
     first, for its definition to be reported.
     """
@@ -59,7 +61,7 @@ in_time{shard} AS MATERIALIZED (
    WHERE {of_shard(shard, shards)}next_fire_time IS NOT NULL
      AND NOT paused AND NOT late
      AND next_fire_time >= now() - CAST(:back AS interval)
-     AND next_fire_time <= now() + CAST(:ahead AS interval)
+     AND next_fire_time <= now() + CAST(:ahead{shard if shards > 1 else ""} AS interval)
      AND on_sqlite(typeof(next_fire_time) = 'integer'){after}
    ORDER BY next_fire_time, id LIMIT :limit),"""
         for shard in range(shards)
@@ -200,11 +202,17 @@ class SQLFiring(DefinitionStore):
     _classes: Classes
 
     def due_definitions(
-        self, *, ahead: timedelta, after: TaskDefinition | None = None, limit: int
+        self,
+        *,
+        ahead: timedelta,
+        after: TaskDefinition | None = None,
+        limit: int,
+        own: Own | None = None,
     ) -> Sequence[TaskDefinition]:
         """Read a page of the definitions that fire soon."""
         sweep = self._statements.sweep("due")
         terms: dict[str, Any] = {
+            **_how_far(ahead, own, self._dialect.shards),
             "ahead": ahead,
             # A fire time may have been so much late without being marked as late.
             "back": sweep.back + LATE_AFTER,
@@ -292,6 +300,14 @@ class SQLFiring(DefinitionStore):
             shard = self._dialect.shard_of(id)
             later = execute_at - fire_time
             yield id, of, shard, fire_time, later, None, None, None
+
+
+def _how_far(ahead: timedelta, own: Own | None, shards: int) -> dict[str, timedelta]:
+    """How far ahead to look in each shard, where there are several."""
+    return {
+        f"ahead{shard}": ahead if own is None or shard in own.shards else own.others
+        for shard in range(shards if shards > 1 else 0)
+    }
 
 
 def _started(firing: Firing, row: Any, claimant: Claimant) -> TaskInstance:

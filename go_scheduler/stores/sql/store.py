@@ -82,6 +82,7 @@ class SQLStore(
         self._database = database
         self._dialect = dialect
         self._statements = statements
+        self.shards = dialect.shards
         self._schema = schema
         self._tombstones = Tombstones(dialect)
         self._reader = Reader(database, dialect)
