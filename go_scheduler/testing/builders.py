@@ -48,7 +48,7 @@ from go_scheduler.triggers.on_demand import OnDemandTrigger
 from go_scheduler.triggers.times import LAST_INSTANT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
     from datetime import datetime
 
     from go_scheduler.stores.base import Store
@@ -343,6 +343,7 @@ def claimant(
     lease: timedelta = LEASE,
     expire_after: timedelta = EXPIRE_AFTER,
     names: Collection[str] | None = None,
+    own: Mapping[str, Set[int]] | None = None,
 ) -> Claimant:
     """A node, with what it needs to claim."""
     return Claimant(
@@ -351,6 +352,7 @@ def claimant(
         lease=lease,
         expire_after=expire_after,
         names=names,
+        own=own,
     )
 
 
@@ -365,6 +367,7 @@ def claim(
     lapsed: bool | timedelta = False,
     deadline: datetime = LAST_INSTANT,
     expire_after: timedelta = EXPIRE_AFTER,
+    own: Mapping[str, Set[int]] | None = None,
 ) -> Sequence[TaskInstance]:
     """Claim for a node; what is due now, unless told otherwise.
 
@@ -378,10 +381,11 @@ def claim(
         lapsed: Whether to take over claims that have lapsed, or how long ago.
         deadline: When it is too late to claim.
         expire_after: How long a run holds that does not say so itself.
+        own: The shards of queues from which the node claims first.
     """
     settle(store)
     lapsed_for = (ZERO if lapsed else None) if isinstance(lapsed, bool) else lapsed
-    of = claimant(node, queues=queues, expire_after=expire_after)
+    of = claimant(node, queues=queues, expire_after=expire_after, own=own)
     return store.claim_instances(
         of,
         ahead=ahead,

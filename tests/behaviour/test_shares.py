@@ -159,7 +159,7 @@ def test_if_one_comes_its_shards_alone_change_hands() -> None:
     nodes = [UUID(int=each) for each in range(1, 6)]
 
     def owners(of: list[UUID]) -> dict[int, UUID]:
-        found = {}
+        found: dict[int, UUID] = {}
         for node in of:
             shares = Shares(node, SHARDS)
             shares.know(Announcement(node=each) for each in of)

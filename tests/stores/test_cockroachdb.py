@@ -51,6 +51,7 @@ from go_scheduler.testing.clock import START
 from go_scheduler.testing.stores import StoreSuite
 from tests.faults import failing_statements
 from tests.servers import delete_all_rows, libpq, opened
+from tests.stores.shards import ShardTests
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -66,7 +67,7 @@ PSYCOPG = "postgresql+psycopg"
 WEAKER = "it is at READ COMMITTED: .* set default_transaction_isolation to SERIALIZABLE"
 
 
-class TestCockroachDBStore(StoreSuite):
+class TestCockroachDBStore(ShardTests, StoreSuite):
     """``CockroachDBStore`` against the suite."""
 
     @pytest.fixture

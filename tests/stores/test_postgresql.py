@@ -54,6 +54,7 @@ from go_scheduler.triggers.base import Trigger
 from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
 from go_scheduler.triggers.stored import UnknownTrigger
 from tests.servers import checked_out, delete_all_rows, opened
+from tests.stores.shards import ShardTests
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -96,7 +97,9 @@ class ShardedDialect(PostgreSQLDialect):
     shards = CockroachDBDialect.shards
 
 
-class TestShardedStore(ClaimTests, LapsedTests, DueTests, CleanupTests, ThreadTests):
+class TestShardedStore(
+    ShardTests, ClaimTests, LapsedTests, DueTests, CleanupTests, ThreadTests
+):
     """What goes by shard, against the suite."""
 
     @pytest.fixture

@@ -268,7 +268,7 @@ nodes = Table(
     Column("lease", BigInteger),
     # Whether it takes nothing more.
     Column("stopping", Boolean, nullable=False, server_default=_NO),
-    # Not yet, for shards that nodes own: whether it fires definitions.
+    # For nodes that fire nothing, of which there are none yet.
     Column("fires", Boolean),
 )
 

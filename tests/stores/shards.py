@@ -1,0 +1,68 @@
+"""What stores promise that spread definitions and instances over several shards."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+
+from go_scheduler.stores.messages import Own
+from go_scheduler.testing.builders import (
+    HOUR,
+    MINUTE,
+    SECOND,
+    claim,
+    definition,
+    ids,
+    pending,
+    put,
+)
+from go_scheduler.testing.clock import START
+
+if TYPE_CHECKING:
+    from go_scheduler.stores.base import Store
+
+LEAD = timedelta(milliseconds=50)
+
+
+class ShardTests:
+    """A node reads its own shards ahead, and what is about to start in all."""
+
+    @pytest.fixture
+    def store(self) -> Store:
+        """The store."""
+        raise NotImplementedError
+
+    def test_what_is_due_is_read_ahead_in_own_shards_alone(self, store: Store) -> None:
+        soon = [put(store, definition(START + SECOND, key=each)) for each in range(20)]
+        later = [
+            put(store, definition(START + MINUTE, key=each)) for each in range(20, 60)
+        ]
+        far = []
+        for shard in range(store.shards):
+            own = Own(shards={shard}, others=2 * SECOND)
+            page = store.due_definitions(ahead=HOUR, limit=100, own=own)
+            assert ids(page[:20]) == ids(soon)
+            far += ids(page[20:])
+            rest = store.due_definitions(ahead=HOUR, limit=100, own=own, after=page[3])
+            assert ids(rest) == ids(page[4:])
+        # Each is in one shard.
+        assert sorted(far) == ids(later)
+
+    def test_what_is_to_come_is_claimed_in_own_shards_alone(self, store: Store) -> None:
+        due = [pending(store, definition(START)) for _ in range(20)]
+        coming = [pending(store, definition(START + MINUTE)) for _ in range(40)]
+        mine = {0, 3, 5}
+        found = claim(store, ahead=HOUR, lead=LEAD, own={"default": mine})
+        expected = [each.id for each in coming if each.id.int % store.shards in mine]
+        assert len(expected) > 0
+        assert {each.id for each in found} == {*ids(due), *expected}
+
+    def test_a_claim_begins_in_own_shards(self, store: Store) -> None:
+        due = [pending(store) for _ in range(60)]
+        mine = {0, 3, 5}
+        own = [each.id for each in due if each.id.int % store.shards in mine]
+        found = claim(store, limit=len(own), own={"default": mine})
+        assert {each.id for each in found} == {*own}
+        assert len(claim(store)) == len(due) - len(own)
