@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 COMPARED = ("drain", "putting_in", "due_now", "lateness", "burst", "idle")
 NOUNS = (*COMPARED, "two_processes", "scale", "large_tables", "recovery")
 # What is measured only if it is asked for.
-MORE = ("batches", "http", "dashboard", "listeners")
+MORE = ("batches", "cluster", "http", "dashboard", "listeners")
 _STORES = ("memory", "sqlite", "postgresql")
 _PACKAGES = (
     "go_scheduler",
