@@ -390,7 +390,7 @@ class PollNode:
         return self._scheduler is not None and self._scheduler._is_cut_off
 
 
-class Subscription:
+class QueueSet:
     """A set of queues for which workers wait.
 
     Attributes:
@@ -405,7 +405,7 @@ class Subscription:
         self.idle_since = now
 
 
-class Subscriptions:
+class QueueSets:
     """Has a node claim for each set of queues for which somebody waits, and a while on.
 
     Args:
@@ -418,7 +418,7 @@ class Subscriptions:
         self._most = most
         self._each = each
         self._idle = idle
-        self._all: dict[tuple[str, ...], Subscription] = {}
+        self._all: dict[tuple[str, ...], QueueSet] = {}
         self._sweep: asyncio.TimerHandle | None = None
 
     @contextmanager
@@ -432,7 +432,7 @@ class Subscriptions:
         one = self._all.get(queues)
         if one is None:
             self._make_place_for(node, caller)
-            one = self._all[queues] = Subscription(caller, loop.time())
+            one = self._all[queues] = QueueSet(caller, loop.time())
             node.subscribe(queues)
         elif not one.waiting:
             one.caller = caller
@@ -465,7 +465,7 @@ class Subscriptions:
     def _drop_idlest(
         self,
         node: Node,
-        among: Mapping[tuple[str, ...], Subscription],
+        among: Mapping[tuple[str, ...], QueueSet],
         who: str,
         whose: str,
     ) -> None:
@@ -561,7 +561,7 @@ class LongPoll:
         self._signing = Signing(scheduler, self._threads)
         self._reported = Reported(scheduler, self._threads)
         self._node = PollNode(scheduler, self._threads)
-        self._subscriptions = Subscriptions(most=most, each=each, idle=idle)
+        self._queue_sets = QueueSets(most=most, each=each, idle=idle)
         self._handed_out = HandedOut()
         self._returned = Returned(scheduler, self._threads)
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -617,7 +617,7 @@ class LongPoll:
             node = await self._node.started()
             poll = Poll(names, handed_on, most)
             gone.add_done_callback(lambda _: poll.wake())
-            with self._subscriptions.held(node, names, caller.subject):
+            with self._queue_sets.held(node, names, caller.subject):
                 try:
                     found = await self._node.wait(node, poll, max(wait, _LEAST_WAIT))
                 except BaseException:
@@ -772,7 +772,7 @@ class LongPoll:
     async def stop(self) -> None:
         """Stop all: what was claimed and handed to nobody is given back."""
         self.stop_taking()
-        self._subscriptions.close()
+        self._queue_sets.close()
         await self._node.stop()
         await self._returned.close()
         await self._reported.close()

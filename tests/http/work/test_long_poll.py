@@ -120,8 +120,8 @@ def test_one_caller_is_refused_more_sets_than_one_may_have() -> None:
         for name, queue in ("xc", "xd", "xe", "xa", "yc", "yf", "xc"):
             access.caller = replace(access.caller, subject=name)
             assert one.ask(queue, wait=0).status_code == 204
-        subscriptions = one.long_poll._subscriptions._all
-        assert [(q, each.caller) for [q], each in subscriptions.items()] == [
+        sets = one.long_poll._queue_sets._all
+        assert [(q, each.caller) for [q], each in sets.items()] == [
             ("a", "ann"),
             ("b", "ann"),
             ("e", "x"),
