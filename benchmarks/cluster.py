@@ -26,9 +26,7 @@ if TYPE_CHECKING:
     from benchmarks.sizes import Sizes
     from go_scheduler import Store
 
-# Until all nodes know of each other.
-_ACQUAINTED = timedelta(seconds=8)
-_STEADY = timedelta(seconds=15)
+_AHEAD = timedelta(seconds=4)
 _FIGURES = (
     Figure(name="burst", text="last of a burst", unit="ms late"),
     Figure(name="p50", text="steady, p50", unit="ms late"),
@@ -41,14 +39,24 @@ _FIGURES = (
 )
 
 
-def nodes(url: str, *, processes: int, burst: int, rate: int) -> dict[str, float]:
+def nodes(
+    url: str,
+    *,
+    processes: int,
+    burst: int,
+    rate: int,
+    seconds: float,
+    settled: float,
+) -> dict[str, float]:
     """Have so many processes fire and run a steady load, and a burst amid it.
 
     Args:
         url: The database.
         processes: How many.
-        burst: How many one-offs are due on one second.
+        burst: How many one-offs are due at once.
         rate: How many definitions fire each second.
+        seconds: For how long.
+        settled: How many seconds before that the nodes get to know of each other.
     """
     tree = Path(go_scheduler.__file__).parents[1]
     started = [
@@ -58,21 +66,20 @@ def nodes(url: str, *, processes: int, burst: int, rate: int) -> dict[str, float
     for each in started:
         assert each.stdout is not None
         assert each.stdout.readline() == "ready\n"
-    time.sleep(_ACQUAINTED.total_seconds())
+    time.sleep(settled)
     with closing(open_store(url)) as store:
         client = Client(store)
-        begin = datetime.now(UTC) + timedelta(seconds=5)
+        begin = datetime.now(UTC) + _AHEAD
+        steady = timedelta(seconds=seconds)
         every = IntervalTrigger(timedelta(seconds=1), anchor=begin)
-        end = begin + _STEADY
         made = client.schedule_all(
             [TaskDefinition(name="steady", trigger=every) for _ in range(rate)]
         )
-        middle = begin.replace(microsecond=0) + _STEADY / 2
-        once = ExecuteOnceTrigger(middle.replace(microsecond=0))
+        once = ExecuteOnceTrigger(begin + steady / 2)
         client.schedule_all(
             [TaskDefinition(name="burst", trigger=once) for _ in range(burst)]
         )
-        time.sleep((end - datetime.now(UTC)).total_seconds())
+        time.sleep((begin + steady - datetime.now(UTC)).total_seconds())
         for definition in made:
             client.delete_definition(definition.id)
         time.sleep(2)
@@ -161,7 +168,12 @@ def experiments(engine: str, sizes: Sizes) -> Iterator[Experiment]:
     """Those on one kind of store."""
     if engine in ("memory", "sqlite"):
         return
-    size = {"burst": sizes.burst, "rate": 200}
+    size = {
+        "burst": sizes.burst,
+        "rate": 200,
+        "seconds": 5 * sizes.seconds,
+        "settled": 3 * sizes.settled,
+    }
     yield Experiment(
         title=f"nodes {WHERE[engine]}: {size['rate']} fires a second, and a burst",
         noun="cluster",
