@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from go_scheduler.clock import ZERO
 from go_scheduler.running.capacity import Capacity
 from go_scheduler.running.start_queue import LONGEST_BACKOFF
-from go_scheduler.stores.messages import ReadLater
+from go_scheduler.stores.messages import Own, ReadLater
 from go_scheduler.ticking.ticker import Repeats, Ticker
 
 if TYPE_CHECKING:
@@ -27,8 +27,14 @@ if TYPE_CHECKING:
     from go_scheduler.running.start_queue import StartQueue
     from go_scheduler.running.state import NodeState
     from go_scheduler.stores.messages import Claimant
+    from go_scheduler.ticking.ticker import Pace
 
 _STEP = timedelta(milliseconds=100)
+
+
+def longest_pause(pace: Pace) -> timedelta:
+    """How long claims may pause: what was put by then for later is found in time."""
+    return pace.window * 3 / 4
 
 
 class Subscription:
@@ -59,10 +65,8 @@ class Subscription:
         self._capacity = capacity
         self._takeover = takeover
         self._clock = state.clock
-        window = state.pace.window
-        self._pause = window / 2
-        # What was put by then for later is still found in time.
-        self._longest_pause = window * 3 / 4
+        self._pause = state.pace.window / 2
+        self._longest_pause = longest_pause(state.pace)
         self.claimed_at = ZERO
         self._claim_at = ZERO
         self._take_over_at = ZERO
@@ -229,12 +233,13 @@ class Claimer:
         self._arrivals = arrivals
         self._takeover = takeover
         self._unanswered = unanswered
+        self._longest_pause = longest_pause(self._pace)
         # Replaced as a whole: other threads add and remove.
         self._subscriptions: tuple[Subscription, ...] = ()
         self.ticker = Ticker(
             "instance runner",
             self.tick,
-            interval=self._pace.window * 3 / 4,
+            interval=self._longest_pause,
             clock=self._clock.base,
             longest_backoff=LONGEST_BACKOFF,
             events=state.events,
@@ -326,13 +331,20 @@ class Claimer:
             lapsed: As for ``Store.claim_instances``.
         """
         lead = self._start_queue.lead
-        watch = self._admission.watch()
+        ahead = self._pace.ahead if room.ahead else lead
         shares, own = self._state.shares, None
         if shares.are_any:
-            own = {each: shares.of_claiming(each) for each in queues}
+            # In other nodes' shards only what they have not claimed by their last look.
+            others = min(ahead, lead + self._longest_pause)
+            ahead += self._longest_pause if room.ahead else ZERO
+            own = {
+                each: Own(shards=shares.of_claiming(each), others=others)
+                for each in queues
+            }
+        watch = self._admission.watch()
         instances = self._send(
             replace(self._state.claimant, queues=queues, own=own),
-            ahead=self._pace.ahead if room.ahead else lead,
+            ahead=ahead,
             lead=lead,
             limit=room.limit,
             lapsed=lapsed,

@@ -145,30 +145,6 @@ _COMPLETED = Outcome.COMPLETED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Claimant:
-    """A node, as far as a store needs to know it.
-
-    Attributes:
-        node: The node's id, fresh for every start.
-        queues: The queues it serves, each once.
-        lease: How long a claim holds unless renewed.
-        expire_after: For definitions that have none of their own.
-        names: The names of definitions that it can run; None: any. Only what is
-            started as it is created goes by them, and no claim does.
-        own: By queue, the shards of ``Store.shards`` from which it claims first, and
-            what is to come; in the others it claims what is about to start. None: there
-            is but one.
-    """
-
-    node: UUID
-    queues: tuple[str, ...]
-    lease: timedelta
-    expire_after: timedelta
-    names: Collection[str] | None = None
-    own: Mapping[str, Set[int]] | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Own:
     """The shards that a node takes for its own.
 
@@ -179,6 +155,29 @@ class Own:
 
     shards: Set[int]
     others: timedelta
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claimant:
+    """A node, as far as a store needs to know it.
+
+    Attributes:
+        node: The node's id, fresh for every start.
+        queues: The queues it serves, each once.
+        lease: How long a claim holds unless renewed.
+        expire_after: For definitions that have none of their own.
+        names: The names of definitions that it can run; None: any. Only what is
+            started as it is created goes by them, and no claim does.
+        own: By queue, the shards from which it claims first and furthest ahead. A store
+            whose ``shards`` are one is never passed it.
+    """
+
+    node: UUID
+    queues: tuple[str, ...]
+    lease: timedelta
+    expire_after: timedelta
+    names: Collection[str] | None = None
+    own: Mapping[str, Own] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

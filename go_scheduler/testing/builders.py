@@ -48,11 +48,11 @@ from go_scheduler.triggers.on_demand import OnDemandTrigger
 from go_scheduler.triggers.times import LAST_INSTANT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
     from datetime import datetime
 
     from go_scheduler.stores.base import Store
-    from go_scheduler.stores.messages import Answer, Put
+    from go_scheduler.stores.messages import Answer, Own, Put
     from go_scheduler.testing.clock import ManualClock
     from go_scheduler.triggers.base import Trigger
 
@@ -343,7 +343,7 @@ def claimant(
     lease: timedelta = LEASE,
     expire_after: timedelta = EXPIRE_AFTER,
     names: Collection[str] | None = None,
-    own: Mapping[str, Set[int]] | None = None,
+    own: Mapping[str, Own] | None = None,
 ) -> Claimant:
     """A node, with what it needs to claim."""
     return Claimant(
@@ -367,7 +367,7 @@ def claim(
     lapsed: bool | timedelta = False,
     deadline: datetime = LAST_INSTANT,
     expire_after: timedelta = EXPIRE_AFTER,
-    own: Mapping[str, Set[int]] | None = None,
+    own: Mapping[str, Own] | None = None,
 ) -> Sequence[TaskInstance]:
     """Claim for a node; what is due now, unless told otherwise.
 
@@ -381,7 +381,7 @@ def claim(
         lapsed: Whether to take over claims that have lapsed, or how long ago.
         deadline: When it is too late to claim.
         expire_after: How long a run holds that does not say so itself.
-        own: The shards of queues from which the node claims first.
+        own: By queue, the shards from which the node claims first.
     """
     settle(store)
     lapsed_for = (ZERO if lapsed else None) if isinstance(lapsed, bool) else lapsed

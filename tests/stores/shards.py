@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import pytest
 
+from go_scheduler.clock import ZERO
 from go_scheduler.stores.messages import Own
 from go_scheduler.testing.builders import (
     HOUR,
@@ -23,11 +23,9 @@ from go_scheduler.testing.clock import START
 if TYPE_CHECKING:
     from go_scheduler.stores.base import Store
 
-LEAD = timedelta(milliseconds=50)
-
 
 class ShardTests:
-    """A node reads its own shards ahead, and what is about to start in all."""
+    """A node reads its own shards first and further ahead than the others."""
 
     @pytest.fixture
     def store(self) -> Store:
@@ -53,16 +51,18 @@ class ShardTests:
     def test_what_is_to_come_is_claimed_in_own_shards_alone(self, store: Store) -> None:
         due = [pending(store, definition(START)) for _ in range(20)]
         coming = [pending(store, definition(START + MINUTE)) for _ in range(40)]
-        mine = {0, 3, 5}
-        found = claim(store, ahead=HOUR, lead=LEAD, own={"default": mine})
+        mine = {*range(8)}
+        own = {"default": Own(shards=mine, others=SECOND)}
+        found = claim(store, ahead=HOUR, own=own)
         expected = [each.id for each in coming if each.id.int % store.shards in mine]
         assert len(expected) > 0
         assert {each.id for each in found} == {*ids(due), *expected}
 
     def test_a_claim_begins_in_own_shards(self, store: Store) -> None:
         due = [pending(store) for _ in range(60)]
-        mine = {0, 3, 5}
+        mine = {*range(8)}
         own = [each.id for each in due if each.id.int % store.shards in mine]
-        found = claim(store, limit=len(own), own={"default": mine})
+        node = {"default": Own(shards=mine, others=ZERO)}
+        found = claim(store, limit=len(own), own=node)
         assert {each.id for each in found} == {*own}
         assert len(claim(store)) == len(due) - len(own)

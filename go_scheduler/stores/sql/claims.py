@@ -32,12 +32,12 @@ from go_scheduler.stores.sql.statement import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from datetime import datetime, timedelta
     from uuid import UUID
 
     from go_scheduler.models import TaskInstance
-    from go_scheduler.stores.messages import Claimant
+    from go_scheduler.stores.messages import Claimant, Own
     from go_scheduler.stores.sql.database import Classes, Sweep
     from go_scheduler.stores.sql.reader import Reader
     from go_scheduler.stores.sql.statement import Statements, Terms
@@ -286,22 +286,26 @@ SELECT {INSTANCE},
 
 
 class _Reach(NamedTuple):
-    """How far ahead a node claims: in its own shards, and about to start in others.
+    """How far ahead a node claims.
 
     Attributes:
-        ahead: How far in its own.
-        lead: How far in the others.
-        own: As in ``Claimant``.
+        ahead: How far in its own shards.
+        own: Those, and how far in the others, as in ``Claimant``.
     """
 
     ahead: timedelta
-    lead: timedelta
-    own: Mapping[str, Set[int]] | None
+    own: Mapping[str, Own] | None
 
     def is_own(self, place: Place) -> bool:
         """Whether a place is in one of the node's own shards."""
         queue, _, shard = place
-        return self.own is None or shard in self.own.get(queue, ())
+        return self.own is None or shard in self.own[queue].shards
+
+    def of(self, place: Place) -> timedelta:
+        """How far in one place."""
+        if self.own is None or self.is_own(place):
+            return self.ahead
+        return self.own[place[0]].others
 
     def terms(self, places: Sequence[Place]) -> dict[str, Any]:
         """The parameters that name places by their numbers, and how far to look."""
@@ -309,8 +313,7 @@ class _Reach(NamedTuple):
         for number, place in enumerate(places):
             terms[f"queue{number}"], terms[f"priority{number}"] = place[:2]
             terms[f"shard{number}"] = place[2]
-            is_own = self.is_own(place)
-            terms[f"ahead{number}"] = self.ahead if is_own else self.lead
+            terms[f"ahead{number}"] = self.of(place)
         return terms
 
 
@@ -346,7 +349,7 @@ class SQLClaims(InstanceStore):
             return []
         terms = {**start_terms(claimant), "lead": lead}
         together = self._dialect.claims_together
-        reach = _Reach(ahead, lead, claimant.own)
+        reach = _Reach(ahead, claimant.own)
         look = self._look_at_all if together else self._look_at_each
         lapsed_in, places = look(claimant.queues, reach, lapsed, limit)
         old: list[Any] = []
