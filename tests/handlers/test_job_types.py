@@ -326,38 +326,21 @@ class TestExecutors:
         assert types.names == ()
 
 
-class TestAnnounced:
-    def test_what_packages_announce_is_added(
-        self, types: JobTypes, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        announce(monkeypatch, "add_greeter")
-        types.load_announced()
-        assert types.names == ("greet",)
-
-    @pytest.mark.parametrize("name", ["missing", "broken"])
-    def test_what_cannot_be_added_is_named(
-        self, types: JobTypes, monkeypatch: pytest.MonkeyPatch, name: str
-    ) -> None:
-        announce(monkeypatch, name)
-        with pytest.raises(ConfigurationError, match=f"announced as {name!r} cannot"):
-            types.load_announced()
-
-
-def add_greeter(types: JobTypes) -> None:
-    types.add("greet", Greeter())
-
-
 def broken(types: JobTypes) -> None:
     raise ValueError("no")
 
 
-def announce(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    """Have an installed package announce a callable of this module."""
+@pytest.mark.parametrize("name", ["missing", "broken"])
+def test_what_is_announced_and_cannot_be_added_is_named(
+    types: JobTypes, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
     point = metadata.EntryPoint(name, f"{__name__}:{name}", "go_scheduler.job_types")
     monkeypatch.setitem(sys.modules, __name__, sys.modules[__name__])
     monkeypatch.setattr(
         metadata, "entry_points", lambda group: [point][: group == point.group]
     )
+    with pytest.raises(ConfigurationError, match=f"announced as {name!r} cannot"):
+        types.load_announced()
 
 
 def test_what_is_added_to_a_copy_is_not_in_what_was_copied(types: JobTypes) -> None:
@@ -371,14 +354,8 @@ def test_what_is_added_to_a_copy_is_not_in_what_was_copied(types: JobTypes) -> N
     assert [each.name for each in copied.types] == ["double", "greet"]
     assert types.names == tuple(types.tasks) == ("double",)
     assert [each.name for each in types.types] == ["double"]
-
-
-def test_a_task_is_enqueued_with_the_scheduler_of_a_copy(types: JobTypes) -> None:
-    @types.task("double")
-    def double(number: int) -> int:
-        return 2 * number
-
-    scheduler = Scheduler(copy(types), MemoryStore())
+    # Its scheduler takes what was decorated by the other one.
+    scheduler = Scheduler(copied, MemoryStore())
     enqueued = double.enqueue(number=2)
     assert scheduler.get_instance(enqueued.id).definition.name == "double"
 

@@ -204,9 +204,6 @@ class TestWhatItIsGiven:
 
 
 class TestHowItEnds:
-    def test_code_0_is_success(self) -> None:
-        run(script("exit 0"))
-
     def test_any_other_is_tried_again_with_what_it_wrote(self) -> None:
         shell = script("echo out; echo err >&2; exit 3")
         assert failed(shell) == "command 'it' ended with code 3:\nout\nerr"
