@@ -24,6 +24,7 @@ from go_scheduler.testing.builders import (
     report_stage,
     task,
 )
+from tests.case_tables import json_table
 from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
@@ -284,15 +285,7 @@ def test_a_preview_needs_no_store(near: Shell) -> None:
 
 @pytest.mark.parametrize(
     ("words", "text"),
-    [
-        (["preview"], "say when by one of"),
-        (["preview", "soon"], "phrase 'soon'"),
-        (["preview", "every day at noon", "--every", "5m"], "not by both"),
-        (["preview", "every day at noon", "-n", "0"], "n must be a whole number"),
-        (["preview", "every day at noon", "--after", "x"], "--after must be a time"),
-        (["preview", "--cron", "* * *"], "cron expression"),
-        (["preview", "--cron", "0 9 * * *", "--timezone", "Mars"], "Mars"),
-    ],
+    json_table("cli/previews_refused"),
 )
 def test_a_preview_says_what_is_wrong(near: Shell, words: list[str], text: str) -> None:
     assert text in near.refusal(*words, where=False)

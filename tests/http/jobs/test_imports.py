@@ -26,6 +26,7 @@ from go_scheduler.http.limits import Limits
 from go_scheduler.json import write_instant
 from go_scheduler.testing.builders import SECOND
 from go_scheduler.testing.clock import START
+from tests.case_tables import json_table
 from tests.cli.shell import Process
 from tests.conftest import SHARED
 from tests.http.jobs.conftest import SEND
@@ -258,18 +259,8 @@ def test_an_import_has_a_limit_of_lines(calling: Calls, clock: ManualClock) -> N
 @pytest.mark.parametrize(
     ("query", "field"),
     [
-        ({"window": 5, "interval": 5}, "interval"),
-        ({"window": -1}, "window"),
-        ({"window": "nan"}, "window"),
-        ({"jitter": "inf"}, "jitter"),
-        ({"interval": 1e12}, "interval"),
-        ({"start": "tomorrow"}, "start"),
-        ({"start": "0001-01-01T00:00:00+01:00"}, "start"),
-        ({"import": ""}, "import"),
+        *json_table("http/jobs/imports_refused"),
         ({"import": "x" * 181}, "import"),
-        ({"import": "\0"}, "import"),
-        ({"on_error": "retry"}, "on_error"),
-        ({"windw": 5}, "windw"),
     ],
 )
 def test_a_wrong_query_is_refused(
