@@ -16,19 +16,14 @@ from go_scheduler.dispatch.working.life import Life, Settings
 from go_scheduler.errors import BusUnavailableError
 from go_scheduler.testing import ManualClock
 from tests.dispatch.direct_bus import DirectBus
-from tests.dispatch.working.bench import WHAT, Bench, bench
+from tests.dispatch.working.bench import WHAT, Bench, Held
 from tests.dispatch.working.shaky import ClumsyBus, ShakyBus
-from tests.dispatch.working.test_worker import NAME, Held
 from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
-
-@pytest.fixture
-def one() -> Iterator[Bench]:
-    with bench(f"memory://{uuid4()}") as found:
-        yield found
+NAME = "a worker"
 
 
 @pytest.fixture
