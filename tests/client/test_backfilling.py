@@ -56,11 +56,6 @@ THEIR_RANGE = YESTERDAY, FIRST_THREE[-1] + timedelta(microseconds=1)
 
 
 @pytest.fixture
-def client(store: Store) -> Client:
-    return Client(store)
-
-
-@pytest.fixture
 def memory(clock: ManualClock) -> MemoryStore:
     return MemoryStore(clock)
 

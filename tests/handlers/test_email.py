@@ -12,12 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from go_scheduler import ConfigurationError, Fail, Scheduler, State
+from go_scheduler import ConfigurationError, Fail
 from go_scheduler.handlers.email import Email, EmailFailed, MailServer
 from go_scheduler.handlers.job_types import JobTypes
-from go_scheduler.stores.memory.store import MemoryStore
 from go_scheduler.testing import ManualClock
-from go_scheduler.testing.builders import SECOND
 from go_scheduler.testing.clock import START
 from tests.case_tables import json_table
 from tests.conftest import instance, seconds
@@ -206,21 +204,6 @@ class TestWhatFollows:
             there.listen()
             with pytest.raises(EmailFailed, match="timed out"):
                 send(made(plain, timeout=seconds(0.05)))
-
-    @pytest.mark.slow
-    def test_in_a_scheduler_it_is_a_type(self, plain: Mails) -> None:
-        clock = ManualClock()
-        types = JobTypes()
-        types.add("email", made(plain), queue="mail")
-        queues = ["mail"]
-        with Scheduler(
-            types, MemoryStore(clock), clock=clock, queues=queues
-        ) as scheduler:
-            sent = scheduler.enqueue("email", payload=ADA)
-            clock.advance(SECOND)
-            assert scheduler.get_instance(sent.id).state is State.COMPLETED
-        _, message = only(plain)
-        assert message["Message-ID"] == f"<{sent.id}@shop.example>"
 
 
 FILE = {"name": "a", "content": "YQ=="}
