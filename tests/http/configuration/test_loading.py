@@ -255,9 +255,6 @@ def test_a_file_that_cannot_be_read_is_told() -> None:
     assert "it is no text" in refused("store: {url_file: secret}")[0]
     Path("loop").symlink_to("loop")
     assert "cannot be read" in refused("store: {url_file: loop}")[0]
-
-
-def test_a_file_that_may_not_be_read_is_told() -> None:
     # A folder is refused by the system, whoever runs the tests.
     with pytest.raises(ConfigurationError, match="cannot be read: Is a directory"):
         read_file(Path())
