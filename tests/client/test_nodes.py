@@ -110,9 +110,7 @@ def test_a_node_that_is_silent_for_more_than_its_lease_is_not_alive(
     assert found == [("b", True), ("a", False)]
 
 
-def test_a_node_of_which_nothing_is_known_may_serve_everything(
-    store: Store, clock: ManualClock
-) -> None:
+def test_a_node_of_which_nothing_is_known_may_serve_everything(store: Store) -> None:
     store.note_contact(Announcement(node=NODE), unbroken=ZERO)
     [node] = Client(store).nodes()
     assert node.serves("mail")

@@ -505,7 +505,7 @@ def facts_of(of: TaskDefinition, at: datetime, *given: TaskInstance) -> Facts:
     return Facts(definition=of, at=at, now=START, instances=given, nodes=())
 
 
-def test_a_trigger_that_this_process_cannot_read_is_named(store: Store) -> None:
+def test_a_trigger_that_this_process_cannot_read_is_named() -> None:
     unknown = UnknownTrigger(unknown_kind="moon", state={}, reason="no kind 'moon'")
     of = definition(trigger=unknown)
     for why in (why_now(facts_of(of, START)), why_then(facts_of(of, START + DAY))):

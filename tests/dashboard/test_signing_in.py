@@ -337,7 +337,7 @@ def test_who_takes_too_long_begins_anew(oidc: Provider, clock: ManualClock) -> N
     ],
 )
 def test_a_tampered_answer_signs_nobody_in(
-    at_oidc: Calling, oidc: Provider, changed: dict[str, str], detail: str
+    at_oidc: Calling, changed: dict[str, str], detail: str
 ) -> None:
     parts = urlsplit(back_from(to_issuer(at_oidc)))
     came = {name: each[0] for name, each in parse_qs(parts.query).items()}

@@ -415,11 +415,7 @@ def test_executors_can_be_sent_to_other_processes(
 @pytest.mark.slow
 def test_one_runs_in_another_process(tmp_path: Path) -> None:
     finished = threading.Event()
-
-    @hears(InstanceFinished)
-    def hear(event: InstanceFinished) -> None:
-        finished.set()
-
+    hear = hears(InstanceFinished)(lambda _: finished.set())
     types = JobTypes()
     touch = Command(arguments=["touch", "{file}"])
     types.add("shell", Shell({"touch": touch}))

@@ -309,11 +309,7 @@ class TestInAScheduler:
         told = threading.Event()
         types = JobTypes()
         types.add("shell", script(DEAF.format(fifo=fifo)))
-
-        @hears(InstanceFinished)
-        def hear(event: InstanceFinished) -> None:
-            told.set()
-
+        hear = hears(InstanceFinished)(lambda _: told.set())
         with Scheduler(types, lease=seconds(2), listeners=[hear]) as scheduler:
             running = scheduler.enqueue("shell", command="it")
             assert watched.began.wait(FAILED_AFTER)
@@ -332,11 +328,7 @@ class TestInAScheduler:
         types = JobTypes()
         bounds: Any = {limit: seconds(0.5), "retry": RetryPolicy(max_attempts=1)}
         types.add("shell", script(DEAF.format(fifo=fifo)), **bounds)
-
-        @hears(end)
-        def hear(event: Event) -> None:
-            told.set()
-
+        hear = hears(end)(lambda _: told.set())
         with Scheduler(types, listeners=[hear]) as scheduler:
             scheduler.enqueue("shell", command="it")
             assert told.wait(FAILED_AFTER)
