@@ -36,6 +36,7 @@ from go_scheduler.handlers.schema import DIALECT
 from go_scheduler.handlers.shell import Command, Shell
 from go_scheduler.handlers.webhook import Secret, Webhook
 from go_scheduler.testing.builders import SECOND
+from tests.handlers.conftest import refused
 from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
@@ -86,12 +87,6 @@ class Picture(BaseModel):
     file: str
     taken: date
     size: Size | None = None
-
-
-def refused(types: JobTypes, name: str, payload: Any) -> str:
-    with pytest.raises(ConfigurationError) as refusal:
-        types.check(name, payload)
-    return str(refusal.value)
 
 
 class TestASchemaOfItsOwn:
@@ -230,9 +225,9 @@ class TestParameters:
 
         picture = {"file": "cat.png", "taken": "2026-02-01", "size": {"width": "7"}}
         assert "picture.size.width: it must be a whole number" in refused(
-            types, "resize", {"picture": picture}
+            types.check, "resize", {"picture": picture}
         )
-        assert "did you mean 'width'?" in refused(types, "resize", {"wdth": 7})
+        assert "did you mean 'width'?" in refused(types.check, "resize", {"wdth": 7})
         given = Picture(file="cat.png", taken=date(2026, 2, 1))
         assert types.check("resize", {"picture": given}) == {
             "picture": {"file": "cat.png", "taken": "2026-02-01", "size": None}
@@ -361,16 +356,18 @@ def test_what_is_added_to_a_copy_is_not_in_what_was_copied(types: JobTypes) -> N
 
 
 def test_what_there_is_not_is_refused_with_what_there_is(types: JobTypes) -> None:
-    answer = refused(types, "x", {})
+    answer = refused(types.check, "x", {})
     assert answer == "there is no job type 'x'; known: none"
     types.add("greet", Greeter())
-    assert refused(types, "x", {}) == "there is no job type 'x'; known: greet"
-    assert refused(types, "greet", 7) == "payload must be a Mapping, not 7"
+    assert refused(types.check, "x", {}) == "there is no job type 'x'; known: greet"
+    assert refused(types.check, "greet", 7) == "payload must be a Mapping, not 7"
 
 
 def test_a_payload_that_no_store_keeps_is_refused(types: JobTypes) -> None:
     types.add("greet", Greeter())
-    assert refused(types, "greet", {"name": "a\0"}).startswith("payload['name'] holds")
+    assert refused(types.check, "greet", {"name": "a\0"}).startswith(
+        "payload['name'] holds"
+    )
 
 
 @pytest.mark.slow
