@@ -324,8 +324,7 @@ def test_more_than_one_is_changed_with_consent_only(
     for answer, code in ((False, 1), (True, 0)):
         monkeypatch.setattr("typer.confirm", lambda *_, answer=answer, **__: answer)
         shell("pause", "--all", code=code)
-        paused = shell.json("list", "--state", "paused")
-        assert len(paused) == 2 * answer
+        assert len(shell.json("list", "--state", "paused")) == 2 * answer
     assert len(shell.json("resume", "--queue", "default", "--yes")) == 2
     documents = shell.json("delete", "--all", "--yes")
     assert {each["answer"] for each in documents} == {"deleted"}

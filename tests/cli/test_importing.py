@@ -49,8 +49,7 @@ def test_definitions_and_jobs_are_imported_and_once_if_repeated(either: Shell) -
     ):
         assert either("import", file) == f"made {told}, 0 wrong\n"
     assert either.json("show", ID)[0]["name"] == "report"
-    jobs = either.json("list", "-i")
-    assert {each["key"] for each in jobs} == {"7", "8"}
+    assert {each["key"] for each in either.json("list", "-i")} == {"7", "8"}
 
 
 def test_jobs_that_a_full_queue_drops_are_counted_by_themselves(either: Shell) -> None:
@@ -67,8 +66,7 @@ def test_what_is_listed_can_be_imported_again(shell: Shell, tmp_path: Path) -> N
         "add", "report", "--cron", "0 9 * * *", "--max-attempts", "3", "--jitter", "5"
     )
     [listed] = shell.json("list")
-    file = written(listed)
-    shell("import", file)
+    shell("import", written(listed))
     assert shell.json("list") == [listed]
     other = shell.at(f"sqlite:///{tmp_path / 'other.db'}")
     del listed["revision"]

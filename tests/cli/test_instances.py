@@ -97,8 +97,7 @@ def test_instances_are_shown_and_cancelled_by_the_beginning_of_their_id(
         "cancel", "x", code=1
     )
     shell.refusal("cancel", str(uuid4()), code=1)
-    rows = shell("list", "-i", "--state", "cancelled").splitlines()
-    assert len(rows) == 4
+    assert len(shell("list", "-i", "--state", "cancelled").splitlines()) == 4
 
 
 @pytest.mark.slow

@@ -189,8 +189,7 @@ def test_what_nothing_is_told_of_is_not_found() -> None:
 def test_a_stream_is_sent_as_it_goes() -> None:
     import httpx
 
-    store = MemoryStore()
-    app = create_dashboard(Client(store), authorize=as_ann)
+    app = create_dashboard(Client(MemoryStore()), authorize=as_ann)
     with (
         served(app) as (host, port),
         httpx.stream(

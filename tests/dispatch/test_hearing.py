@@ -511,8 +511,7 @@ def test_lines_that_come_often_or_that_nobody_reads_leave_no_other_out(
 
 
 def test_a_worker_that_no_topic_can_be_named_for_is_refused(house: House) -> None:
-    message = house.tell(house.publish(), "accepted", "ä" * 150)
-    assert message.settled == ["reject"]
+    assert house.tell(house.publish(), "accepted", "ä" * 150).settled == ["reject"]
 
 
 def test_nothing_is_heard_after_it(clock: ManualClock) -> None:

@@ -356,8 +356,7 @@ def test_what_is_added_to_a_copy_is_not_in_what_was_copied(types: JobTypes) -> N
 
 
 def test_what_there_is_not_is_refused_with_what_there_is(types: JobTypes) -> None:
-    answer = refused(types.check, "x", {})
-    assert answer == "there is no job type 'x'; known: none"
+    assert refused(types.check, "x", {}) == "there is no job type 'x'; known: none"
     types.add("greet", Greeter())
     assert refused(types.check, "x", {}) == "there is no job type 'x'; known: greet"
     assert refused(types.check, "greet", 7) == "payload must be a Mapping, not 7"

@@ -453,8 +453,7 @@ class TestEnqueueing:
         other = scheduler.schedule(TaskDefinition(trigger=OnDemandTrigger()))
         assert scheduler.run_now(other.id, payload={"a": 1}).payload == {"a": 1}
         plain = Scheduler(print, house.store, clock=house.clock)
-        unknown = plain.run_now(send.definition.id, payload={"a": 1})
-        assert unknown.payload == {"a": 1}
+        assert plain.run_now(send.definition.id, payload={"a": 1}).payload == {"a": 1}
 
     @pytest.mark.parametrize("payload", [5, {1: 2}])
     def test_what_is_no_payload_is_refused(self, house: House, payload: Any) -> None:

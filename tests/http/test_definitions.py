@@ -119,8 +119,7 @@ def test_put_creates_and_replaces(http: Calling) -> None:
     replaced = http.put(path, json={"trigger": DAILY, "name": "other"})
     assert (replaced.status_code, replaced.headers["ETag"]) == (200, '"2"')
     assert replaced.json()["name"] == "other"
-    other = http.put(path, json={"trigger": DAILY, "id": str(uuid4())})
-    assert field_of(other) == "id"
+    assert field_of(http.put(path, json={"trigger": DAILY, "id": str(uuid4())})) == "id"
 
 
 def test_conditional_requests_change_only_the_revision_that_they_name(

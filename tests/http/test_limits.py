@@ -106,8 +106,7 @@ def test_a_body_that_is_too_large_is_refused_but_for_imports(at: str) -> None:
             answer = client.post(f"{at}/echo", content=content, headers=JSON)
             assert is_problem(answer, 413, "too-large")
         assert client.post(f"{at}/echo", json={"text": "x"}).json() == {"text": "x"}
-        path = f"{at}/v1/jobs/import"
-        answer = client.post(path, content="x" * 200, headers=LINES)
+        answer = client.post(f"{at}/v1/jobs/import", content="x" * 200, headers=LINES)
         assert answer.status_code == 200
 
 
@@ -140,8 +139,7 @@ def test_a_body_that_is_not_json_is_refused(http: Calling, given: str) -> None:
     ids=["half", "deep", "no UTF-8", "many digits", "UTF-16", "UTF-32"],
 )
 def test_malformed_json_is_refused(http: Calling, body: str | bytes) -> None:
-    answer = http.post("/echo", content=body, headers=JSON)
-    assert is_problem(answer, 400, "malformed")
+    assert is_problem(http.post("/echo", content=body, headers=JSON), 400, "malformed")
 
 
 @pytest.mark.slow

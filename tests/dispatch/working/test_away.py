@@ -161,8 +161,7 @@ def test_what_is_cancelled_before_it_begins_is_given_back(
 
 
 def test_what_has_not_begun_at_a_stop_is_given_back(one: Bench, bus: ShakyBus) -> None:
-    held = Held()
-    living = Living(one, bus, held, short_patience=timedelta(seconds=FAILED_AFTER))
+    living = Living(one, bus, Held(), short_patience=timedelta(seconds=FAILED_AFTER))
     run = living.begin_unaccepted()
     living.life.request_stop()
     living.settle()
@@ -191,8 +190,7 @@ def test_what_comes_in_a_burst_and_has_no_place_goes_back_to_the_bus() -> None:
 
 
 def test_what_nobody_hears_of_goes_back_to_the_bus(one: Bench, bus: ShakyBus) -> None:
-    held = Held()
-    living = Living(one, bus, held, short_patience=ZERO)
+    living = Living(one, bus, Held(), short_patience=ZERO)
     run = living.begin_unaccepted()
     living.end()
     with DispatchWorker(one.bus, lambda work: None, name="another"):

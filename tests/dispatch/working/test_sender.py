@@ -306,8 +306,7 @@ def test_no_more_come_than_there_is_room_for() -> None:
 
 def test_what_is_beyond_a_limit_comes_again_in_turns() -> None:
     places = Places(8, {"resize": 2, "send": 1}, {"all": None})
-    turns = [places.turn("resize").total_seconds() for _ in range(5)]
-    assert turns == [1, 1, 2, 2, 3]
+    assert [places.turn("resize").total_seconds() for _ in range(5)] == [1, 1, 2, 2, 3]
     assert places.turn("send").total_seconds() == 1
     assert [places.turn("resize").total_seconds() for _ in range(200)][-1] == 60
     places.take(taken("resize", "all"))

@@ -333,8 +333,7 @@ def test_a_timeout_cancels_what_is_async(one: Bench, wrapped: bool) -> None:
 
     called = (lambda work: handler(work)) if wrapped else handler
     with working(one, called):
-        run = one.publish(timeout=timedelta(seconds=0.01))
-        end = one.end_of(run)
+        end = one.end_of(one.publish(timeout=timedelta(seconds=0.01)))
     assert end.status == "failed"
     assert (end.error or "").startswith("timed out after 0:00:00.010000\n\nTraceback")
 

@@ -309,8 +309,7 @@ def test_callers_without_a_name_have_a_rate_by_their_network(
 
 def test_a_rate_allows_a_burst_and_forgets_idle_callers(clock: ManualClock) -> None:
     rates = Rates(Rate(per_second=2, burst=3), clock, most=2)
-    waits = [rates.take("a") for _ in range(4)]
-    assert waits == [ZERO] * 3 + [timedelta(seconds=0.5)]
+    assert [rates.take("a") for _ in range(4)] == [ZERO] * 3 + [timedelta(seconds=0.5)]
     clock.advance(timedelta(hours=1))
     assert [rates.take("a") for _ in range(4)].count(ZERO) == 3
     for each in "bc":

@@ -447,8 +447,7 @@ def test_the_configuration_chooses_the_clients(
 ) -> None:
     own: list[dict[str, Any]] = [{"azp": "cli"}, {"client_id": "cli"}]
     for each in own:
-        token = oidc.token(**each)
-        assert server.caller(token, clients=["cli"]).subject == "ann"
+        assert server.caller(oidc.token(**each), clients=["cli"]).subject == "ann"
     refusal = server.refusal(oidc.token(**claims), clients=["cli"])
     assert refusal == "it was given to another client"
 

@@ -191,8 +191,7 @@ def test_a_wrong_line_does_not_stop_the_others(
     if refused["errors"]:
         assert refused["errors"][0]["field"] == field
     assert is_end(last, "done", 3, 2, 0, 1)
-    keys = {each.key for each in stored(client)}
-    assert keys == {"import may:1", "import may:4"}
+    assert {each.key for each in stored(client)} == {"import may:1", "import may:4"}
 
 
 @pytest.mark.parametrize("size", [1, 5, 1000])
@@ -206,8 +205,7 @@ def test_lines_may_be_split_into_any_parts(
         for begin in range(0, len(body), size):
             yield body[begin : begin + size]
 
-    query = {"import": "may"}
-    answer = http.post(PATH, content=parts(), headers=LINES, params=query)
+    answer = http.post(PATH, content=parts(), headers=LINES, params={"import": "may"})
     assert is_end(events_of(answer)[-1], "done", 3, 3, 0, 0)
     assert {each.key for each in stored(client)} == {
         f"import may:{n}" for n in (1, 4, 5)
@@ -275,8 +273,7 @@ def test_only_plain_lines_are_taken(refusing: Calling) -> None:
         {"Content-Type": "text/csv"},
         LINES | {"Content-Encoding": "gzip"},
     ):
-        answer = refusing.post(PATH, content=GOOD, headers=headers)
-        assert answer.status_code == 415
+        assert refusing.post(PATH, content=GOOD, headers=headers).status_code == 415
     assert is_end(import_(refusing, b"")[-1], "done", 0, 0, 0, 0)
 
 
@@ -349,8 +346,7 @@ def test_progress_is_told_each_second_and_later_less_often(
             yield lines(orders(1))
             clock.advance((3000 if number == 4 else 1) * SECOND)
 
-    answer = http.post(PATH, content=body(), headers=LINES)
-    _, *told, last = events_of(answer)
+    _, *told, last = events_of(http.post(PATH, content=body(), headers=LINES))
     assert {each["event"] for each in told} == {"progress"}
     assert [each["read"] for each in told] == [2, 3, 4, 5]
     assert is_end(last, "done", 8, 8, 0, 0)

@@ -105,8 +105,7 @@ def test_a_known_key_is_answered_by_the_job_that_has_it(
         again = http.post(PATH, json=ORDER | more | body, headers=headers)
         assert (again.status_code, again.json()) == (200, first.json())
         assert again.headers["location"] == first.headers["location"]
-    answer = http.post(PATH, json=ORDER | {"key": "8"}, headers=header)
-    assert field_of(answer) == "key"
+    assert field_of(http.post(PATH, json=ORDER | {"key": "8"}, headers=header)) == "key"
     found = only(client)
     assert found.payload == {"order": 7}
     definition = found.definition
@@ -196,8 +195,7 @@ def test_nobody_runs_a_definition_that_they_may_not_see_by_its_key(
     client.schedule(replace(own, revision=0))
     access.become(queues={"default", "slow"})
     for more in ({}, {"queue": "slow"}):
-        answer = http.post(PATH, json=ORDER | more | {"key": "7"})
-        assert is_problem(answer, 409, "key")
+        assert is_problem(http.post(PATH, json=ORDER | more | {"key": "7"}), 409, "key")
     assert client.list_instances() == []
     access.become(queues=None)
     for status in (201, 200):
@@ -281,8 +279,7 @@ def test_a_payload_is_checked_by_its_type(
     # Nobody has scheduled the task of the server yet.
     for queue in (None, "slow"):
         assert http.post(PATH, json=RESIZE | {"queue": queue}).status_code == 201
-    payloads = [each.payload for each in client.list_instances()]
-    assert payloads == [{"width": 7}] * 2
+    assert [each.payload for each in client.list_instances()] == [{"width": 7}] * 2
 
 
 def test_an_unknown_type_is_refused_with_the_way_to_declare_it(
