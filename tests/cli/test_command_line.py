@@ -18,6 +18,7 @@ from go_scheduler.cli import main
 from go_scheduler.cli.options import ExitCode
 from go_scheduler.stores import open_store
 from go_scheduler.version import __version__
+from tests.case_tables import json_table
 from tests.cli.shell import Shell, clean_environment
 from tests.patience import FAILED_AFTER
 
@@ -60,40 +61,11 @@ def test_a_store_is_named_by_an_option_the_environment_or_the_configuration(
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "told"),
-    [
-        ("lst", 2, "Did you mean 'list'?"),
-        ("types lst", 2, "Did you mean 'list'?"),
-        ("add --crn x", 2, "(Possible options: --cron)"),
-        ("migrate --chek", 2, "(Possible options: --check)"),
-        ("list --zzz", 2, "No such option: --zzz\n"),
-        ("add report --cron 0 9 * * *", 2, "needs quotes, as in --cron '0 9 * * *'\n"),
-        ("preview every day at 9am", 2, "needs quotes, as in --cron '0 9 * * *'\n"),
-        ("version-less x", 2, "No such command 'version-less'."),
-        ("list --store memory://", 2, "ends with the process that has it"),
-        ("list --store jobs.db", 2, "begins with a scheme"),
-        ("list --store oracle://host/x", 2, "no store has the scheme 'oracle'"),
-        ("list --store sqlite:///none.db", 3, "none.db: name another one by --store"),
-        ("list --store sqlite:////no/such/jobs.db", 2, "does not exist"),
-        ("list --store postgresql://a:secret@127.0.0.1:1/jobs", 3, "127.0.0.1"),
-        ("migrate --store sqlite:////no/x.db", 2, "does not exist"),
-        ("list --server 127.0.0.1:8710", 2, "begins with https:// or http://"),
-        ("list --server http://a:b", 2, "is no URL"),
-        ("list --server ftp://a", 2, "begins with https:// or http://"),
-        ("list --server http://127.0.0.1:1", 3, "127.0.0.1:1 does not answer"),
-        ("login", 2, "say where: --server URL"),
-        ("serve --port 99999", 2, ": --port: it must be at most 65535"),
-        (
-            "dashboard --store sqlite:///a.db --port 99999",
-            2,
-            ": --port: it must be at most 65535",
-        ),
-        ("serve --host 0.0.0.0", 2, ": --host: without authentication it is for"),
-        ("serve --config none.yaml", 2, ": there is no file none.yaml"),
-    ],
+    ("code", "words", "told"),
+    json_table("cli/sentences"),
 )
 def test_what_is_wrong_is_told_in_a_sentence(
-    shell: Shell, words: str, code: int, told: str
+    shell: Shell, code: int, words: str, told: str
 ) -> None:
     refusal = shell.refusal(*words.split(), where=False, code=code)
     assert told in refusal

@@ -21,6 +21,7 @@ from go_scheduler import (
     TaskDefinition,
 )
 from go_scheduler.triggers import RecurrenceTrigger
+from tests.case_tables import json_table
 from tests.cli.shell import Shell
 from tests.conftest import SHARED
 
@@ -193,34 +194,7 @@ def test_an_id_is_made_of_a_key_or_given_and_what_is_odd_is_warned_of(
 
 @pytest.mark.parametrize(
     ("words", "text"),
-    [
-        (["add", "x"], "--rrule, --on-demand\n"),
-        (["add", "x", "--every", "5m", "--on-demand"], "-demand, and not by several\n"),
-        (["add", "x", "--cron", "61 * * * *"], "minute 61 is not in 0–59"),
-        (["add", "x", "--every", "soon"], "--every must be a number of seconds"),
-        (["add", "x", "--at", "noon"], "--at must be a time such as 2030-01-01T09"),
-        (["add", "x", "--at", "2030-01-01T09:00"], "write 2030-01-01T09:00Z for UTC"),
-        (["add", "x", "--every", "5m", "--timezone", "UTC"], "--timezone is for"),
-        (["add", "x", "--on-demand", "--metadata", "[1]"], "must be a JSON object"),
-        (["add", "x", "--on-demand", "--metadata", "{"], "must be a JSON object"),
-        (["add", "x", "--on-demand", "--id", "7"], "--id must be a UUID; --key makes"),
-        (["add", "--on-demand", "--key", "a", "--id", "b"], "not by both"),
-        (["add", "x", "--on-demand", "--retry-factor", "0"], "options for retry: "),
-        (["add", "x", "--on-demand", "--catch-up", "some"], "options for catch-up: "),
-        (["add", "x", "--on-demand", "--overlap", "maybe"], "'maybe' is not one of"),
-        (["add", "x", "--on-demand", "--priority", "9"], "priority must be from 0"),
-        (["list", "--state", "failed"], "--state failed is of use with --instances"),
-        (["add", "x", "--every", "0"], "must be longer than zero: 0 s\n"),
-        (["add", "x", "--every", "5", "--timeout", "1ms"], "100 years: 0.001 s\n"),
-        (["add", "x", "--every", "5", "--jitter", "0"], "100 years: 0 s\n"),
-        (["list", "--state", "fail"], "mean --instances --state failed?\n"),
-        (["list", "--state", "asleep"], "state must be one of active, paused"),
-        (["list", "--since", "2030-01-01"], "--since is of use with --instances"),
-        (["list", "-i", "--soonest-first"], "is of use without --instances only"),
-        (["list", "--limit", "0"], "'-n': it must be at least 1"),
-        (["pause"], "say which: by their ids, or by --name"),
-        (["pause", "report", "--all"], "say which: by their ids"),
-    ],
+    json_table("cli/definitions_refused"),
 )
 def test_what_is_wrong_is_said_with_what_to_write(
     near: Shell, words: list[str], text: str
@@ -350,8 +324,7 @@ def test_more_than_one_is_changed_with_consent_only(
     for answer, code in ((False, 1), (True, 0)):
         monkeypatch.setattr("typer.confirm", lambda *_, answer=answer, **__: answer)
         shell("pause", "--all", code=code)
-        paused = shell.json("list", "--state", "paused")
-        assert len(paused) == 2 * answer
+        assert len(shell.json("list", "--state", "paused")) == 2 * answer
     assert len(shell.json("resume", "--queue", "default", "--yes")) == 2
     documents = shell.json("delete", "--all", "--yes")
     assert {each["answer"] for each in documents} == {"deleted"}

@@ -16,6 +16,7 @@ import pytest
 from go_scheduler import TaskDefinition
 from go_scheduler.cli import importing
 from go_scheduler.errors import StoreUnavailableError
+from tests.case_tables import json_table
 from tests.cli.test_command_line import raising
 
 if TYPE_CHECKING:
@@ -48,8 +49,7 @@ def test_definitions_and_jobs_are_imported_and_once_if_repeated(either: Shell) -
     ):
         assert either("import", file) == f"made {told}, 0 wrong\n"
     assert either.json("show", ID)[0]["name"] == "report"
-    jobs = either.json("list", "-i")
-    assert {each["key"] for each in jobs} == {"7", "8"}
+    assert {each["key"] for each in either.json("list", "-i")} == {"7", "8"}
 
 
 def test_jobs_that_a_full_queue_drops_are_counted_by_themselves(either: Shell) -> None:
@@ -66,8 +66,7 @@ def test_what_is_listed_can_be_imported_again(shell: Shell, tmp_path: Path) -> N
         "add", "report", "--cron", "0 9 * * *", "--max-attempts", "3", "--jitter", "5"
     )
     [listed] = shell.json("list")
-    file = written(listed)
-    shell("import", file)
+    shell("import", written(listed))
     assert shell.json("list") == [listed]
     other = shell.at(f"sqlite:///{tmp_path / 'other.db'}")
     del listed["revision"]
@@ -76,23 +75,7 @@ def test_what_is_listed_can_be_imported_again(shell: Shell, tmp_path: Path) -> N
     assert {**shown, "revision": None} == {**listed, "revision": None}
 
 
-WRONG: tuple[tuple[object, str], ...] = (
-    ("nothing", "it must be a JSON object with a trigger"),
-    ([], "it must be a JSON object"),
-    ({"name": "neither"}, "it must be a JSON object"),
-    ({"type": "send", "trigger": {"every": 5}}, "it must be a JSON object"),
-    ({"trigger": {"every": 0}}, "every must be"),
-    ({"trigger": {"every": 5}, "nmae": "x"}, "nmae: there is no such field: did you"),
-    ({"trigger": {"every": 5}, "zzz": 1}, "owner, paused, note, revision"),
-    ({"trigger": {"every": 5}, "priority": 9}, "priority must be from 0 to 3"),
-    ({"trigger": {"every": 5}, "id": ID, "revision": 7}, "none has this id"),
-    ({"type": "none"}, "knows the type 'none'"),
-    (
-        {"type": "send", "at": "2030-01-01T09:00:00Z", "delay": 5},
-        "delay: say when by at or by delay",
-    ),
-    ({"type": "send", "at": "noon"}, "at: it must be a time as RFC 3339 has it"),
-)
+WRONG = json_table("cli/lines_refused")
 
 
 @pytest.mark.slow

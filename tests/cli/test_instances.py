@@ -24,6 +24,7 @@ from go_scheduler.testing.builders import (
     report_stage,
     task,
 )
+from tests.case_tables import json_table
 from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
@@ -96,8 +97,7 @@ def test_instances_are_shown_and_cancelled_by_the_beginning_of_their_id(
         "cancel", "x", code=1
     )
     shell.refusal("cancel", str(uuid4()), code=1)
-    rows = shell("list", "-i", "--state", "cancelled").splitlines()
-    assert len(rows) == 4
+    assert len(shell("list", "-i", "--state", "cancelled").splitlines()) == 4
 
 
 @pytest.mark.slow
@@ -284,15 +284,7 @@ def test_a_preview_needs_no_store(near: Shell) -> None:
 
 @pytest.mark.parametrize(
     ("words", "text"),
-    [
-        (["preview"], "say when by one of"),
-        (["preview", "soon"], "phrase 'soon'"),
-        (["preview", "every day at noon", "--every", "5m"], "not by both"),
-        (["preview", "every day at noon", "-n", "0"], "n must be a whole number"),
-        (["preview", "every day at noon", "--after", "x"], "--after must be a time"),
-        (["preview", "--cron", "* * *"], "cron expression"),
-        (["preview", "--cron", "0 9 * * *", "--timezone", "Mars"], "Mars"),
-    ],
+    json_table("cli/previews_refused"),
 )
 def test_a_preview_says_what_is_wrong(near: Shell, words: list[str], text: str) -> None:
     assert text in near.refusal(*words, where=False)

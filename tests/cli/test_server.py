@@ -297,20 +297,6 @@ def test_a_definition_is_scheduled_as_new_or_by_its_id(server: str) -> None:
         assert len(remote.list_definitions()) == 2
 
 
-@pytest.mark.slow
-def test_an_audit_of_all_leaves_out_what_is_deleted_meanwhile(server: str) -> None:
-    with Remote(server) as remote:
-        remote.schedule_all(
-            [TaskDefinition(trigger=OnDemandTrigger(), name=each) for each in "ab"]
-        )
-        audited = remote.audit()
-        first = next(audited)
-        for each in remote.list_definitions():
-            if each.id != first.definition.id:
-                remote.delete_definition(each.id)
-        assert list(audited) == []
-
-
 @pytest.fixture(scope="module")
 def issuing() -> Iterator[Provider]:
     with provider() as found:

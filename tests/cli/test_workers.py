@@ -229,8 +229,7 @@ def test_workers_share_what_is_on_a_bus_and_leave_it_when_they_end_at_once(
         assert one.end_of(other).result == 7
         assert one.end_of(other).worker == "second"
         assert first.end(signal.SIGKILL)
-        again = one.publish(payload={"order": 7})
-        assert one.end_of(again).worker == "second"
+        assert one.end_of(one.publish(payload={"order": 7})).worker == "second"
         assert one.of(held) == ["accepted", "started"]
         left = one.publish(task="wait")
         one.until(left, "started")

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from go_scheduler.client import Client
 from tests.behaviour.conftest import world as world
 from tests.client.house import House
 from tests.conftest import SHARED
@@ -20,6 +21,11 @@ def engine(request: pytest.FixtureRequest) -> str:
     """The kind of store that the test runs on."""
     kind: str = request.param
     return kind
+
+
+@pytest.fixture
+def client(store: Store) -> Client:
+    return Client(store)
 
 
 @pytest.fixture

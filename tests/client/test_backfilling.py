@@ -56,11 +56,6 @@ THEIR_RANGE = YESTERDAY, FIRST_THREE[-1] + timedelta(microseconds=1)
 
 
 @pytest.fixture
-def client(store: Store) -> Client:
-    return Client(store)
-
-
-@pytest.fixture
 def memory(clock: ManualClock) -> MemoryStore:
     return MemoryStore(clock)
 
@@ -300,8 +295,7 @@ def test_it_is_told_once_of_all(world: World) -> None:
     node.schedule(HOURLY)
     node.backfill(HOURLY.id, YESTERDAY, START, overlap=Overlap.SKIP)
     node.backfill(HOURLY.id, YESTERDAY, START)
-    made = node.list_instances()
-    assert {each.backfilled for each in made} == {Overlap.SKIP}
+    assert {each.backfilled for each in node.list_instances()} == {Overlap.SKIP}
     assert world.heard.of(InstancesBackfilled) == [
         InstancesBackfilled(
             definition_id=HOURLY.id,

@@ -40,11 +40,6 @@ if TYPE_CHECKING:
     from go_scheduler.testing import ManualClock
 
 
-@pytest.fixture
-def client(store: Store) -> Client:
-    return Client(store)
-
-
 def soon(**values: object) -> TaskDefinition:
     trigger = ExecuteOnceTrigger(START + timedelta(hours=1))
     return TaskDefinition(**{"trigger": trigger, **values})  # type: ignore[arg-type]

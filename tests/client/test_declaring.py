@@ -16,7 +16,6 @@ from go_scheduler import (
     ScheduleWarning,
     TaskDefinition,
 )
-from go_scheduler.client import Client
 from go_scheduler.events import (
     Change,
     DeclarationOutdated,
@@ -29,14 +28,10 @@ from go_scheduler.testing.builders import HOUR
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from go_scheduler.client import Client
     from go_scheduler.events import Event
     from go_scheduler.stores.base import Store
     from go_scheduler.testing import ManualClock
-
-
-@pytest.fixture
-def client(store: Store) -> Client:
-    return Client(store)
 
 
 def named(name: str, **values: Any) -> TaskDefinition:

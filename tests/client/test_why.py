@@ -215,10 +215,10 @@ def test_nothing_was_to_fire_then_and_the_nearest_times_are_these(house: House) 
     ]
 
 
-def test_what_ran_at_that_time_is_told(store: Store, clock: ManualClock) -> None:
-    instance = running(store, definition(START))
-    clock.advance(5 * SECOND)
-    why = Client(store).why(instance.definition.id, START + 2 * SECOND)
+def test_what_ran_at_that_time_is_told(house: House) -> None:
+    instance = running(house.store, definition(START))
+    house.clock.advance(5 * SECOND)
+    why = house.scheduler.why(instance.definition.id, START + 2 * SECOND)
     assert why.text.endswith(
         "The instance of 2030-01-01 00:00:00 UTC was running then."
     )
@@ -289,11 +289,9 @@ def test_what_runs_on_demand_has_no_fire_times(house: House) -> None:
 # What is.
 
 
-def test_it_runs_on_a_node_until_its_claim_ends(
-    store: Store, clock: ManualClock
-) -> None:
-    instance = running(store, definition(START))
-    client = Client(store)
+def test_it_runs_on_a_node_until_its_claim_ends(house: House) -> None:
+    instance = running(house.store, definition(START))
+    client = house.scheduler
     why = client.why(instance.definition.id)
     assert (why.because, why.since) == (Because.RUNNING, START)
     assert why.until == START + LEASE
@@ -305,24 +303,22 @@ def test_it_runs_on_a_node_until_its_claim_ends(
     )
     assert client.cancel(instance.id) is Cancelled.REQUESTED
     assert client.why(instance.id).text.endswith("It has been asked to stop.")
-    clock.advance(LEASE)
+    house.clock.advance(LEASE)
     assert "Its claim has lapsed" in client.why(instance.id).text
 
 
-def test_it_runs_at_a_worker_until_that_is_gone(
-    store: Store, clock: ManualClock
-) -> None:
-    instance = running(store, definition(START))
+def test_it_runs_at_a_worker_until_that_is_gone(house: House) -> None:
+    instance = running(house.store, definition(START))
     claim = claim_of(instance)
-    store.renew_claims(
+    house.store.renew_claims(
         [Renewal(claim=claim, lease=LEASE, handed_on=True, worker="mail 7")]
     )
-    client = Client(store)
+    client = house.scheduler
     assert client.why(instance.id).text.startswith(
         "It is running, since 2030-01-01 00:00:00 UTC, on the worker 'mail 7', to which"
         f" it was handed by node {NODE}, of which"
     )
-    clock.advance(LEASE)
+    house.clock.advance(LEASE)
     assert client.why(instance.id).text.endswith(
         ": the worker is gone, or cut off, and another one takes it over."
     )
@@ -440,12 +436,12 @@ def test_what_was_due_a_moment_ago_should_have_fired(house: House) -> None:
 
 
 def test_what_is_given_back_was_due_when_it_was_and_is_offered_again(
-    store: Store, clock: ManualClock
+    house: House,
 ) -> None:
-    held = claimed(store)
-    clock.advance(SECOND)
-    store.release_instances([Release(claim=claim_of(held), delay=MINUTE)])
-    client = Client(store)
+    held = claimed(house.store)
+    house.clock.advance(SECOND)
+    house.store.release_instances([Release(claim=claim_of(held), delay=MINUTE)])
+    client = house.scheduler
     why = client.why(held.id)
     assert (why.because, why.since) == (Because.WAITS_FOR_NODE, held.execute_at)
     assert why.until == START + SECOND + MINUTE
@@ -454,32 +450,30 @@ def test_what_is_given_back_was_due_when_it_was_and_is_offered_again(
         " 00:01:01 UTC, in 1 min. It was given back. But no node is alive that takes"
         " anything: start a scheduler."
     )
-    clock.advance(HOUR)
+    house.clock.advance(HOUR)
     why = client.why(held.id)
     assert (why.because, why.since) == (Because.WAITS_FOR_NODE, held.execute_at)
     assert why.text.startswith("It has been due since 2030-01-01 00:00:01 UTC, and ")
 
 
-def test_why_it_was_given_back_is_said_until_it_is_claimed_again(
-    store: Store, clock: ManualClock
-) -> None:
-    held = claimed(store)
-    client = Client(store)
-    clock.advance(SECOND)
-    store.release_instances(
+def test_why_it_was_given_back_is_said_until_it_is_claimed_again(house: House) -> None:
+    held = claimed(house.store)
+    client = house.scheduler
+    house.clock.advance(SECOND)
+    house.store.release_instances(
         [Release(claim=claim_of(held), delay=MINUTE, reason="no fuel")]
     )
     told = " It was given back: no fuel."
     for wait in (ZERO, HOUR):
-        clock.advance(wait)
+        house.clock.advance(wait)
         why = client.why(held.id)
         assert told in why.text
         assert why.reason == "no fuel"
         # It may say where a bus is.
         assert "fuel" not in str(client.why(held.id, machines=False))
-    [held] = claim(store)
+    [held] = claim(house.store)
     assert told not in client.why(held.id).text
-    store.release_instances([Release(claim=claim_of(held), delay=MINUTE)])
+    house.store.release_instances([Release(claim=claim_of(held), delay=MINUTE)])
     why = client.why(held.id)
     assert " It was given back." in why.text
     assert why.reason is None
@@ -511,7 +505,7 @@ def facts_of(of: TaskDefinition, at: datetime, *given: TaskInstance) -> Facts:
     return Facts(definition=of, at=at, now=START, instances=given, nodes=())
 
 
-def test_a_trigger_that_this_process_cannot_read_is_named(store: Store) -> None:
+def test_a_trigger_that_this_process_cannot_read_is_named() -> None:
     unknown = UnknownTrigger(unknown_kind="moon", state={}, reason="no kind 'moon'")
     of = definition(trigger=unknown)
     for why in (why_now(facts_of(of, START)), why_then(facts_of(of, START + DAY))):
@@ -552,11 +546,10 @@ def test_what_another_trigger_was_to_run_later_and_was_skipped_is_found() -> Non
 
 @pytest.mark.parametrize("trigger", [BERLIN, DelayTrigger(HOUR), OnDemandTrigger()])
 def test_what_another_trigger_had_not_fired_is_told_of_each_instant_of_it(
-    store: Store, clock: ManualClock, trigger: Trigger
+    house: House, trigger: Trigger
 ) -> None:
-    house = House(store, clock)
     old = house.scheduler.schedule(definition(trigger=IntervalTrigger(MINUTE, START)))
-    clock.advance(HOUR)
+    house.clock.advance(HOUR)
     house.scheduler.schedule(replace(old, trigger=trigger))
     within = house.scheduler.why(old.id, START + 30 * MINUTE)
     assert (within.because, within.reason) == (Because.SKIPPED, UNFIRED)

@@ -10,6 +10,7 @@ from uuid import uuid4
 import pytest
 
 from go_scheduler import MemoryStore
+from go_scheduler.client import Client
 from go_scheduler.dashboard import create_dashboard
 from go_scheduler.models import Outcome, State
 from go_scheduler.testing.builders import HOUR, definition, ended, pending, put
@@ -19,10 +20,10 @@ from tests.dashboard.house import ANN, OWN, as_ann, token_in
 from tests.http.serving import Calling
 
 if TYPE_CHECKING:
-    import httpx
-    from starlette.applications import Starlette
+    from collections.abc import Iterator
 
-    from go_scheduler.client import Client
+    import httpx
+
     from go_scheduler.models import TaskDefinition
     from go_scheduler.stores.base import Store
     from go_scheduler.testing import ManualClock
@@ -33,20 +34,36 @@ def store(clock: ManualClock) -> Store:
     return MemoryStore(clock)
 
 
-@pytest.fixture
-def dashboard(client: Client, clock: ManualClock) -> Starlette:
-    return create_dashboard(client, authorize=as_ann, clock=clock)
+class House:
+    """A definition that is changed from its page, as a browser does."""
+
+    def __init__(self, store: Store, clock: ManualClock) -> None:
+        self.store, self.client = store, Client(store)
+        self.app = create_dashboard(self.client, authorize=as_ann, clock=clock)
+        new = definition(
+            START + HOUR,
+            trigger=CronTrigger("0 * * * *"),
+            name="report",
+            metadata={"to": "ann"},
+        )
+        self.report = put(store, replace(new, id=uuid4()))
+        self.path = f"/definitions/{self.report.id}"
+
+    def press(self, way: str, **fields: object) -> httpx.Response:
+        """Send a form of the definition's page."""
+        return press(self.browser, f"{self.path}/{way}", **fields)
+
+    def now(self) -> TaskDefinition:
+        return self.client.get_definition(self.report.id)
+
+    browser: Calling
 
 
 @pytest.fixture
-def report(store: Store) -> TaskDefinition:
-    new = definition(
-        START + HOUR,
-        trigger=CronTrigger("0 * * * *"),
-        name="report",
-        metadata={"to": "ann"},
-    )
-    return put(store, replace(new, id=uuid4()))
+def house(store: Store, clock: ManualClock) -> Iterator[House]:
+    house = House(store, clock)
+    with Calling(house.app) as house.browser:
+        yield house
 
 
 def press(browser: Calling, path: str, **fields: object) -> httpx.Response:
@@ -55,31 +72,24 @@ def press(browser: Calling, path: str, **fields: object) -> httpx.Response:
     return browser.post(path, headers=OWN, data=data)
 
 
-def test_pause_and_resume(
-    client: Client, browser: Calling, report: TaskDefinition
-) -> None:
-    path = f"/definitions/{report.id}"
-    answer = press(browser, f"{path}/pause", note="too much")
+def test_pause_and_resume(house: House) -> None:
+    answer = house.press("pause", note="too much")
     assert answer.status_code == 303
-    page = browser.get(answer.headers["Location"]).text
+    page = house.browser.get(answer.headers["Location"]).text
     assert "It has been paused." in page
     assert "too much" in page
-    assert client.get_definition(report.id).paused
-    press(browser, f"{path}/resume")
-    assert not client.get_definition(report.id).paused
+    assert house.now().paused
+    house.press("resume")
+    assert not house.now().paused
 
 
-def test_run_now_shows_the_instance(
-    client: Client, browser: Calling, report: TaskDefinition
-) -> None:
-    answer = press(
-        browser, f"/definitions/{report.id}/run", payload='{"order": 7}', key="k"
-    )
-    [made] = client.list_instances()
+def test_run_now_shows_the_instance(house: House) -> None:
+    answer = house.press("run", payload='{"order": 7}', key="k")
+    [made] = house.client.list_instances()
     assert answer.headers["Location"].endswith(f"/instances/{made.id}")
     assert made.payload == {"order": 7}
     assert made.key == "k"
-    assert "order" in browser.get(f"/instances/{made.id}").text
+    assert "order" in house.browser.get(f"/instances/{made.id}").text
 
 
 @pytest.mark.parametrize(
@@ -89,47 +99,32 @@ def test_run_now_shows_the_instance(
         ("2029-12-31T23:00+01:00", "2029-12-31T23:00Z", [2]),
     ],
 )
-def test_backfill(
-    client: Client,
-    browser: Calling,
-    report: TaskDefinition,
-    since: str,
-    until: str,
-    hours: list[int],
-) -> None:
-    span = {"from": since, "until": until}
-    press(browser, f"/definitions/{report.id}/backfill", **span)
-    found = [each.fire_time for each in client.list_instances()]
+def test_backfill(house: House, since: str, until: str, hours: list[int]) -> None:
+    house.press("backfill", **{"from": since, "until": until})
+    found = [each.fire_time for each in house.client.list_instances()]
     assert found == [START - hour * HOUR for hour in hours]
 
 
-def test_edit_keeps_what_is_not_in_the_form(
-    client: Client, browser: Calling, report: TaskDefinition
-) -> None:
+def test_edit_keeps_what_is_not_in_the_form(house: House) -> None:
     fields = {"queue": "slow", "priority": "2", "metadata": '{"to": "bob"}'}
-    path = f"/definitions/{report.id}/edit"
-    press(browser, path, revision=report.revision, **fields)
-    edited = client.get_definition(report.id)
-    assert (edited.queue, edited.priority, edited.metadata) == (
-        "slow",
-        2,
-        {"to": "bob"},
-    )
-    assert edited.trigger == report.trigger
-    again = press(browser, path, revision=report.revision, **fields | {"priority": "3"})
-    assert again.status_code == 409
-    assert client.get_definition(report.id).priority == 2
+    fields["revision"] = str(house.report.revision)
+    house.press("edit", **fields)
+    edited = house.now()
+    assert (edited.queue, edited.priority) == ("slow", 2)
+    assert edited.metadata == {"to": "bob"}
+    assert edited.trigger == house.report.trigger
+    assert house.press("edit", **fields | {"priority": "3"}).status_code == 409
+    assert house.now().priority == 2
 
 
-def test_cancel_and_retry(client: Client, browser: Calling, store: Store) -> None:
-    failed = ended(store, outcome=Outcome.FAILED)
-    assert press(browser, f"/instances/{failed.id}/retry").status_code == 303
-    assert client.get_instance(failed.id).state is State.PENDING
-    assert press(browser, f"/instances/{failed.id}/cancel").status_code == 303
-    assert client.get_instance(failed.id).state is State.CANCELLED
+def test_cancel_and_retry(house: House) -> None:
+    failed = ended(house.store, outcome=Outcome.FAILED)
+    path = f"/instances/{failed.id}"
+    for way, state in (("retry", State.PENDING), ("cancel", State.CANCELLED)):
+        assert press(house.browser, f"{path}/{way}").status_code == 303
+        assert house.client.get_instance(failed.id).state is state
     for way in ("cancel", "retry"):
-        answer = press(browser, f"/instances/{failed.id}/{way}")
-        assert answer.status_code == 409
+        assert press(house.browser, f"{path}/{way}").status_code == 409
 
 
 @pytest.mark.parametrize(
@@ -145,23 +140,19 @@ def test_cancel_and_retry(client: Client, browser: Calling, store: Store) -> Non
     ],
 )
 def test_a_wrong_field_is_told(
-    browser: Calling,
-    report: TaskDefinition,
-    path: str,
-    fields: dict[str, str],
-    field: str,
+    house: House, path: str, fields: dict[str, str], field: str
 ) -> None:
-    answer = press(browser, f"/definitions/{report.id}/{path}", **fields)
+    answer = house.press(path, **fields)
     assert answer.status_code == 422
     assert field in answer.text
-    assert f'<a href="/definitions/{report.id}">Back</a>' in answer.text
+    assert f'<a href="{house.path}">Back</a>' in answer.text
 
 
 @pytest.mark.parametrize("path", ["/login", "//example.org/pause"])
 def test_what_is_no_form_of_a_page_has_no_way_back_to_one(
-    browser: Calling, path: str
+    house: House, path: str
 ) -> None:
-    answer = browser.post(path, headers=OWN)
+    answer = house.browser.post(path, headers=OWN)
     assert answer.status_code == 404
     assert "Back" not in answer.text
 
@@ -176,15 +167,15 @@ def test_what_is_no_form_of_a_page_has_no_way_back_to_one(
     ],
 )
 def test_each_has_the_buttons_that_their_scope_allows(
-    client: Client, report: TaskDefinition, scope: str, buttons: list[str]
+    house: House, scope: str, buttons: list[str]
 ) -> None:
-    made = pending(client._store)
+    made = pending(house.store)
     some = replace(ANN, scopes=frozenset({"jobs:read", "runs:read", scope}))
-    app = create_dashboard(client, authorize=lambda request: some)
+    app = create_dashboard(house.client, authorize=lambda request: some)
     with Calling(app) as browser:
-        text = browser.get(f"/definitions/{report.id}").text
+        text = browser.get(house.path).text
         of_instance = browser.get(f"/instances/{made.id}").text
-    assert re.findall(rf'action="/definitions/{report.id}/(\w+)"', text) == buttons
+    assert re.findall(rf'action="{house.path}/(\w+)"', text) == buttons
     assert ('method="post"' in of_instance) is (scope == "runs:write")
 
 

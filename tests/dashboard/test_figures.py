@@ -55,7 +55,7 @@ def test_each_figure_is_that_of_the_store(
     assert f"since {_at(START)}" in idle.text
     assert HOSTILE in idle.text
     _check_instances(page, store, seeds)
-    _check_lists(page, store, seeds)
+    _check_lists(page, seeds)
     _check_nodes(page("/nodes"), store)
     assert page("/").rows("How late runs") == [
         [
@@ -116,7 +116,7 @@ def _check_instances(page: Callable[[str], Parsed], store: Store, seeds: Seeds) 
     assert "order 7" in page(f"/instances/{seeds.keyed.id}").text
 
 
-def _check_lists(page: Callable[[str], Parsed], store: Store, seeds: Seeds) -> None:
+def _check_lists(page: Callable[[str], Parsed], seeds: Seeds) -> None:
     report, send, idle = seeds.report.name, seeds.send.name, seeds.idle.name
     for query, names in (
         ("", {report, send, idle}),

@@ -21,7 +21,7 @@ from go_scheduler.stores.messages import Announcement
 from go_scheduler.testing.builders import MINUTE, OTHER_NODE, definition, pending
 from go_scheduler.triggers.interval import IntervalTrigger
 from tests.dashboard.house import ANN, as_ann
-from tests.http.serving import Calling, called, served
+from tests.http.serving import Calling, called, in_a_loop, served
 from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
@@ -68,24 +68,22 @@ async def changed(stream: AsyncIterator[str], change: Callable[[], object]) -> s
         return await waiting
 
 
-def test_a_node_that_comes_is_told() -> None:
+@in_a_loop
+async def test_a_node_that_comes_is_told() -> None:
     store = MemoryStore()
+    live = Live(Client(store), every=QUICK)
+    flips = cycle((True, False))
 
-    async def view() -> None:
-        live = Live(Client(store), every=QUICK)
-        flips = cycle((True, False))
+    def flip() -> None:
+        told = Announcement(node=OTHER_NODE, stopping=next(flips))
+        store.note_contact(told, unbroken=MINUTE)
 
-        def flip() -> None:
-            told = Announcement(node=OTHER_NODE, stopping=next(flips))
-            store.note_contact(told, unbroken=MINUTE)
-
-        async with aclosing(live.stream("nodes")) as stream:
-            await changed(stream, flip)
-
-    asyncio.run(view())
+    async with aclosing(live.stream("nodes")) as stream:
+        await changed(stream, flip)
 
 
-def test_who_is_restricted_is_told_of_what_is_theirs_alone() -> None:
+@in_a_loop
+async def test_who_is_restricted_is_told_of_what_is_theirs_alone() -> None:
     store = MemoryStore()
     client = Client(store)
     caller = replace(ANN, queues={"mine"}, owners={"shop"})
@@ -100,103 +98,86 @@ def test_who_is_restricted_is_told_of_what_is_theirs_alone() -> None:
     client.declare([theirs], owner="shop")
     client.run_now(theirs.id)
     assert of_instances(client, mine) != before[mine]
-
-    async def view() -> None:
-        live = Live(client, every=QUICK)
-        async with (
-            aclosing(live.stream("instances", mine)) as one,
-            aclosing(live.stream("instances", mine._replace(owners=None))) as other,
-        ):
-            await anext(one)
-            await anext(other)
-            assert live._pause() == 2 * QUICK
-            await changed(one, lambda: client.run_now(theirs.id))
-        assert live._pause() == QUICK
-
-    asyncio.run(view())
+    live = Live(client, every=QUICK)
+    async with (
+        aclosing(live.stream("instances", mine)) as one,
+        aclosing(live.stream("instances", mine._replace(owners=None))) as other,
+    ):
+        await anext(one)
+        await anext(other)
+        assert live._pause() == 2 * QUICK
+        await changed(one, lambda: client.run_now(theirs.id))
+    assert live._pause() == QUICK
 
 
-def test_viewers_share_a_reader_and_are_bounded() -> None:
-    async def view() -> None:
-        live = Live(Client(MemoryStore()), most=2)
-        first, second = live.stream("instances"), live.stream("instances")
-        for each in (first, second):
-            assert (await anext(each)).startswith("retry:")
-        assert live.viewers == 2
-        assert len(live._readers) == 1
-        with pytest.raises(Problem, match="reload the page") as caught:
-            live.stream("nodes")
-        assert caught.value.status == 503
-        await first.aclose()
-        assert len(live._readers) == 1
-        await second.aclose()
-        assert live._readers == {}
-
-    asyncio.run(view())
+@in_a_loop
+async def test_viewers_share_a_reader_and_are_bounded() -> None:
+    live = Live(Client(MemoryStore()), most=2)
+    first, second = live.stream("instances"), live.stream("instances")
+    for each in (first, second):
+        assert (await anext(each)).startswith("retry:")
+    assert live.viewers == 2
+    assert len(live._readers) == 1
+    with pytest.raises(Problem, match="reload the page") as caught:
+        live.stream("nodes")
+    assert caught.value.status == 503
+    await first.aclose()
+    assert len(live._readers) == 1
+    await second.aclose()
+    assert live._readers == {}
 
 
-def test_all_viewers_are_told_what_changed_while_the_store_was_away() -> None:
+@in_a_loop
+async def test_all_viewers_are_told_what_changed_while_the_store_was_away() -> None:
     store = Leaves()
-
-    async def view() -> set[str]:
-        live = Live(Client(store), every=QUICK)
-        async with AsyncExitStack() as stack:
-            streams = [live.stream("instances") for _ in range(50)]
-            for each in streams:
-                await stack.enter_async_context(aclosing(each))
-                await anext(each)
-            assert (live.viewers, len(live._readers)) == (50, 1)
-            told = [asyncio.create_task(anext(each)) for each in streams]
-            await store.look(2)
-            store.away = True
-            # One that began before may still read, and has ended once another begins.
-            await store.look(1)
-            pending(store)
-            await store.look(2)
-            assert not any(each.done() for each in told)
-            store.away = False
-            async with asyncio.timeout(FAILED_AFTER):
-                return {await each for each in told}
-
-    assert asyncio.run(view()) == {CHANGED.format(1)}
+    live = Live(Client(store), every=QUICK)
+    async with AsyncExitStack() as stack:
+        streams = [live.stream("instances") for _ in range(50)]
+        for each in streams:
+            await stack.enter_async_context(aclosing(each))
+            await anext(each)
+        assert (live.viewers, len(live._readers)) == (50, 1)
+        told = [asyncio.create_task(anext(each)) for each in streams]
+        await store.look(2)
+        store.away = True
+        # One that began before may still read, and has ended once another begins.
+        await store.look(1)
+        pending(store)
+        await store.look(2)
+        assert not any(each.done() for each in told)
+        store.away = False
+        async with asyncio.timeout(FAILED_AFTER):
+            assert {await each for each in told} == {CHANGED.format(1)}
 
 
 @pytest.mark.slow
-def test_many_read_figures_and_pages_at_once_and_while_the_store_is_away() -> None:
+@in_a_loop
+async def test_many_read_figures_and_pages_at_once_and_while_the_store_is_away() -> (
+    None
+):
     store = Leaves()
     pages = create_dashboard(Client(store), authorize=as_ann)
-
-    async def read() -> list[set[int]]:
-        found = []
-        async with (
-            called(create_app(Client(store))) as api,
-            called(pages) as browser,
-        ):
-            for store.away in (False, True, False):
-                calls = [api.get("/metrics") for _ in range(25)]
-                calls += [browser.get("/") for _ in range(25)]
-                answers = await asyncio.gather(*calls)
-                found.append({each.status_code for each in answers})
-        return found
-
-    assert asyncio.run(read()) == [{200}, {503}, {200}]
+    async with called(create_app(Client(store))) as api, called(pages) as browser:
+        for store.away, status in ((False, 200), (True, 503), (False, 200)):
+            calls = [api.get("/metrics") for _ in range(25)]
+            calls += [browser.get("/") for _ in range(25)]
+            answers = await asyncio.gather(*calls)
+            assert {each.status_code for each in answers} == {status}
 
 
-def test_a_stream_ends_after_a_while_or_when_the_server_stops() -> None:
-    async def view() -> None:
-        short = Live(Client(MemoryStore()), lasts=QUICK)
-        live = Live(Client(MemoryStore()))
-        async with asyncio.timeout(FAILED_AFTER):
-            events = [each async for each in short.stream("nodes")]
-            assert [each.split(":")[0] for each in events] == ["retry", ""]
-            stream = live.stream("nodes")
-            await anext(stream)
-            live.stop()
-            assert [each async for each in stream] == [": still here\n\n"]
-        with pytest.raises(Problem):
-            live.stream("nodes")
-
-    asyncio.run(view())
+@in_a_loop
+async def test_a_stream_ends_after_a_while_or_when_the_server_stops() -> None:
+    short = Live(Client(MemoryStore()), lasts=QUICK)
+    live = Live(Client(MemoryStore()))
+    async with asyncio.timeout(FAILED_AFTER):
+        events = [each async for each in short.stream("nodes")]
+        assert [each.split(":")[0] for each in events] == ["retry", ""]
+        stream = live.stream("nodes")
+        await anext(stream)
+        live.stop()
+        assert [each async for each in stream] == [": still here\n\n"]
+    with pytest.raises(Problem):
+        live.stream("nodes")
 
 
 def test_what_nothing_is_told_of_is_not_found() -> None:
@@ -208,8 +189,7 @@ def test_what_nothing_is_told_of_is_not_found() -> None:
 def test_a_stream_is_sent_as_it_goes() -> None:
     import httpx
 
-    store = MemoryStore()
-    app = create_dashboard(Client(store), authorize=as_ann)
+    app = create_dashboard(Client(MemoryStore()), authorize=as_ann)
     with (
         served(app) as (host, port),
         httpx.stream(

@@ -54,8 +54,7 @@ MINE = replace(ANN, queues=frozenset({"mine"}))
 @contextmanager
 def browsing(caller: Caller, store: Store, clock: ManualClock) -> Iterator[Calling]:
     """What asks for pages as a caller."""
-    client = Client(store)
-    app = create_dashboard(client, authorize=lambda _: caller, clock=clock)
+    app = create_dashboard(Client(store), authorize=lambda _: caller, clock=clock)
     with Calling(app) as browser:
         yield browser
 

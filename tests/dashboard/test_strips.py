@@ -150,8 +150,7 @@ def test_a_bar_is_where_the_run_was(store: MemoryStore, clock: ManualClock) -> N
     made = put(store, new)
     fire(store, made, START)
     [claimed] = claim(store, lead=0 * SECOND)
-    found = lane(store, made, now=START + 12 * MINUTE)
-    [mark] = found.marks
+    [mark] = lane(store, made, now=START + 12 * MINUTE).marks
     assert (mark.kind, mark.fired) == ("running", 0)
     assert [mark.start, mark.width] == pytest.approx([0.1, 0.1])
     assert mark.text.startswith("2030-01-01 00:00:00 UTC: running, 6 min late, took 6")

@@ -12,6 +12,7 @@ from uuid import uuid4
 import amqp
 import pytest
 
+from tests.dispatch.working.bench import Bench, bench
 from tests.faults import Proxy
 from tests.patience import FAILED_AFTER
 
@@ -134,6 +135,13 @@ def channel(rabbitmq_server: RabbitMQServer) -> Iterator[Any]:
     host = f"127.0.0.1:{rabbitmq_server.port}"
     with amqp.Connection(host, connect_timeout=FAILED_AFTER) as connection:
         yield connection.channel()
+
+
+@pytest.fixture
+def one() -> Iterator[Bench]:
+    """A bus in memory, with hands on it for a worker's test."""
+    with bench(f"memory://{uuid4()}") as found:
+        yield found
 
 
 @pytest.fixture

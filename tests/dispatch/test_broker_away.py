@@ -15,7 +15,6 @@ import trustme
 from go_scheduler import BusUnavailableError
 from go_scheduler.dispatch import KombuBus
 from go_scheduler.dispatch.kombu_bus.publisher import Waker, backoff
-from go_scheduler.testing import ManualClock
 from go_scheduler.testing.buses import Heard
 from tests.dispatch.conftest import Encrypting, Network, eventually
 from tests.patience import FAILED_AFTER
@@ -25,6 +24,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from go_scheduler.dispatch import Delivery
+    from go_scheduler.dispatch.kombu_bus.publisher import Outlet
+    from go_scheduler.testing import ManualClock
     from tests.rabbitmq_servers import RabbitMQServer
 
 # A busy machine may take as long for an answer that comes.
@@ -41,7 +42,8 @@ def heard() -> Heard:
 
 @pytest.fixture
 def bus(network: Network) -> Iterator[KombuBus]:
-    with KombuBus(network.url, timeout=BRIEFLY) as bus:
+    """What a test may break; it is patient too."""
+    with KombuBus(network.url, timeout=LONG) as bus:
         yield bus
 
 
@@ -70,26 +72,30 @@ def hear_until(heard: Heard, body: bytes) -> None:
 
 
 def test_a_connection_that_is_lost_is_made_anew(
-    network: Network, topic: str, heard: Heard, caplog: pytest.LogCaptureFixture
+    bus: KombuBus,
+    network: Network,
+    topic: str,
+    heard: Heard,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    with KombuBus(network.url, timeout=LONG) as bus:
-        bus.publish(topic, b"1")
-        bus.subscribe(topic, heard, prefetch=10)
-        before = heard.next()
-        network.cut()
-        # The publisher has lost its connection, and the subscription another.
-        eventually(lambda: caplog.text.count("cannot be used") >= 2)
-        publish_once_it_is_up(bus, topic, b"2")
-        # What was not acknowledged comes again, when the broker has noticed the loss
-        # as well; to acknowledge the former is nothing.
-        again: dict[bytes, Delivery] = {}
-        while again.keys() != {b"1", b"2"}:
-            each = heard.next()
-            again[each.body] = each
-        assert again[b"1"].redelivered
-        before.ack()
-        for each in again.values():
-            each.ack()
+    bus.publish(topic, b"1")
+    bus.subscribe(topic, heard, prefetch=10)
+    before = heard.next()
+    network.cut()
+    # The publisher has lost its connection, and the subscription another.
+    eventually(lambda: caplog.text.count("cannot be used") >= 2)
+    publish_once_it_is_up(bus, topic, b"2")
+    # What was not acknowledged comes again, when the broker has noticed the loss
+    # as well; to acknowledge the former is nothing.
+    again: dict[bytes, Delivery] = {}
+    while again.keys() != {b"1", b"2"}:
+        each = heard.next()
+        again[each.body] = each
+    assert again[b"1"].redelivered
+    before.ack()
+    for each in again.values():
+        each.ack()
+    bus.close()
     assert "guest:guest" not in caplog.text
 
 
@@ -114,19 +120,20 @@ def test_a_broker_that_does_not_answer_costs_a_publish_its_timeout_and_the_next_
 
 @pytest.mark.slow
 def test_what_a_broker_never_confirms_has_an_outcome_though_nobody_waits(
-    bus: KombuBus, network: Network, topic: str
+    network: Network, topic: str
 ) -> None:
-    publish_once_it_is_up(bus, topic, b"1")
-    network.silence()
-    futures = [bus.publish_soon(topic, b"%d" % each) for each in range(3)]
-    for each in futures:
-        error = each.exception(FAILED_AFTER)
+    with KombuBus(network.url, timeout=BRIEFLY) as bus:
+        publish_once_it_is_up(bus, topic, b"1")
+        network.silence()
+        futures = [bus.publish_soon(topic, b"%d" % each) for each in range(3)]
+        for each in futures:
+            error = each.exception(FAILED_AFTER)
+            assert isinstance(error, BusUnavailableError)
+            assert "not confirmed a message within 0.3 s" in str(error)
+            assert not error.unsent
+        error = bus.publish_soon(topic, b"3").exception(FAILED_AFTER)
         assert isinstance(error, BusUnavailableError)
-        assert "not confirmed a message within 0.3 s" in str(error)
-        assert not error.unsent
-    error = bus.publish_soon(topic, b"3").exception(FAILED_AFTER)
-    assert isinstance(error, BusUnavailableError)
-    assert error.unsent
+        assert error.unsent
 
 
 @pytest.mark.slow
@@ -142,42 +149,45 @@ def test_a_broker_that_never_answered_costs_a_publish_no_more(
         assert raised.value.unsent
 
 
+def held_back(bus: KombuBus, network: Network, topic: str) -> tuple[Outlet, Any]:
+    """What publishes a message that the network holds, and what comes of that."""
+    bus.publish(topic, b"1")
+    outlet = bus._publisher._outlet
+    assert outlet
+    network.hold()
+    held = bus.publish_soon(topic, b"2")
+    eventually(lambda: bool(outlet.unconfirmed))
+    return outlet, held
+
+
 def test_a_broker_short_of_memory_refuses_at_once_and_takes_again_when_it_says(
-    network: Network, topic: str, heard: Heard
+    bus: KombuBus, network: Network, topic: str
 ) -> None:
-    with KombuBus(network.url, timeout=LONG) as bus:
-        bus.publish(topic, b"1")
-        network.block()
-        with pytest.raises(BusUnavailableError, match="short of memory or disk"):
-            # If it was faster than what the broker says, it ends by that.
-            bus.publish(topic, b"2")
-        assert not bus.is_up()
-        network.unblock()
-        publish_once_it_is_up(bus, topic, b"3")
+    bus.publish(topic, b"1")
+    network.block()
+    with pytest.raises(BusUnavailableError, match="short of memory or disk"):
+        # If it was faster than what the broker says, it ends by that.
+        bus.publish(topic, b"2")
+    assert not bus.is_up()
+    network.unblock()
+    publish_once_it_is_up(bus, topic, b"3")
 
 
 def test_a_broker_short_of_memory_for_long_is_waited_for_on_the_same_connection(
-    network: Network, topic: str
+    bus: KombuBus, network: Network, topic: str, clock: ManualClock
 ) -> None:
-    clock = ManualClock()
-    with KombuBus(network.url, timeout=LONG) as bus:
-        publisher = bus._publisher
-        publisher._clock = clock
-        bus.publish(topic, b"1")
-        outlet = publisher._outlet
-        assert outlet
-        network.hold()
-        held = bus.publish_soon(topic, b"2")
-        eventually(lambda: bool(outlet.unconfirmed))
-        network.block()
-        assert isinstance(held.exception(FAILED_AFTER), BusUnavailableError)
-        eventually(lambda: publisher._oldest is not None)
-        clock.advance(timedelta(hours=1))
-        publisher.wake()
-        eventually(lambda: publisher._oldest_since == clock.elapsed())
-        network.unblock()
-        publish_once_it_is_up(bus, topic, b"3")
-        assert publisher._outlet is outlet
+    publisher = bus._publisher
+    publisher._clock = clock
+    outlet, held = held_back(bus, network, topic)
+    network.block()
+    assert isinstance(held.exception(FAILED_AFTER), BusUnavailableError)
+    eventually(lambda: publisher._oldest is not None)
+    clock.advance(timedelta(hours=1))
+    publisher.wake()
+    eventually(lambda: publisher._oldest_since == clock.elapsed())
+    network.unblock()
+    publish_once_it_is_up(bus, topic, b"3")
+    assert publisher._outlet is outlet
 
 
 @pytest.mark.slow
@@ -268,17 +278,11 @@ def test_who_hears_a_queue_that_may_not_be_made_is_told_why_there_is_none(
 
 
 def test_what_may_not_be_published_is_not_there_and_is_not_tried_soon(
-    network: Network, topic: str
+    bus: KombuBus, network: Network, topic: str
 ) -> None:
-    with KombuBus(network.url, timeout=LONG) as bus:
-        bus.publish(topic, b"1")
-        outlet = bus._publisher._outlet
-        assert outlet
-        network.hold()
-        held = bus.publish_soon(topic, b"2")
-        eventually(lambda: bool(outlet.unconfirmed))
-        network.tell(_REFUSED)
-        error = held.exception(FAILED_AFTER)
+    _, held = held_back(bus, network, topic)
+    network.tell(_REFUSED)
+    error = held.exception(FAILED_AFTER)
     assert isinstance(error, BusUnavailableError)
     assert "ACCESS_REFUSED" in str(error)
     assert error.unsent
@@ -370,21 +374,17 @@ def test_why_a_broker_does_not_let_one_in_is_said_without_the_password(
         silent.bind(("127.0.0.1", 0))
         free = silent.getsockname()[1]
         url = where.format(port=rabbitmq_server.port, free=free)
-        told_of(url, why, caplog)
-
-
-def told_of(url: str, why: str, caplog: pytest.LogCaptureFixture) -> None:
-    with KombuBus(url, timeout=LONG) as bus:
-        with pytest.raises(BusUnavailableError, match=why) as raised:
-            bus.publish("topic", b"1")
-        assert "(403)" not in str(raised.value)
-        with pytest.raises(BusUnavailableError, match=why) as checked:
-            bus.check()
-        assert checked.value.refused is ("Connection" not in str(checked.value))
-        told = f"{raised.value} {checked.value} {bus!r} {caplog.text}"
-        assert "top/hidden" not in told
-        assert "top%2Fhidden" not in told
-        assert "://guest:***@127.0.0.1:" in told
+        with KombuBus(url, timeout=LONG) as bus:
+            with pytest.raises(BusUnavailableError, match=why) as raised:
+                bus.publish("topic", b"1")
+            assert "(403)" not in str(raised.value)
+            with pytest.raises(BusUnavailableError, match=why) as checked:
+                bus.check()
+            assert checked.value.refused is ("Connection" not in str(checked.value))
+            told = f"{raised.value} {checked.value} {bus!r} {caplog.text}"
+    assert "top/hidden" not in told
+    assert "top%2Fhidden" not in told
+    assert "://guest:***@127.0.0.1:" in told
 
 
 def test_the_next_host_is_asked_if_one_is_away(

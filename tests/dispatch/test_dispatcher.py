@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from datetime import timedelta
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -25,7 +24,6 @@ from go_scheduler.client.store_access import CARRIED
 from go_scheduler.dispatch.dispatcher import Dispatcher
 from go_scheduler.dispatch.messages.message import Run, read_action
 from go_scheduler.events import BusAway, BusBack, InstanceGivenBack
-from go_scheduler.handlers.job_types import JobTypes
 from go_scheduler.models import Stage
 from go_scheduler.run import GiveBack, run_here
 from go_scheduler.running.held import HeldRun
@@ -35,8 +33,6 @@ from tests.dispatch.direct_bus import DirectBus
 from tests.dispatch.house import House
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from go_scheduler.testing import ManualClock
 
 TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -87,11 +83,8 @@ def test_limits_are_the_definitions_the_dispatchers_and_the_schedulers(
             assert started_at is not None
             assert run.start_by == started_at + waits * SECOND
             assert run.heartbeat_timeout == silent * SECOND
-
-
-def test_without_a_heartbeat_timeout_a_run_may_be_silent_for_its_expire_after(
-    house: House,
-) -> None:
+    # Without a heartbeat timeout a run may be silent for its expire_after.
+    house = House(clock)
     with house.runs():
         assert house.publish().heartbeat_timeout == 5 * MINUTE
         assert house.publish(expire_after=9 * SECOND).heartbeat_timeout == 9 * SECOND
@@ -195,40 +188,12 @@ def test_one_whose_topic_would_be_too_long_has_failed(clock: ManualClock) -> Non
     assert "bytes, and a bus takes" in (instance.error or "")
 
 
-def test_some_tasks_run_here_and_some_on_the_bus(clock: ManualClock) -> None:
-    ran: list[str | None] = []
-    handlers = HandlerRegistry()
-    for name in ("mail", "resize"):
-        handlers.register(name)(lambda instance: ran.append(instance.definition.name))
-    dispatcher = Dispatcher(DirectBus())
-    house = House(clock, handlers.routed({"resize": dispatcher}))
-    house.bus.published = dispatcher._bus.published  # type: ignore[attr-defined]
-    with house.runs():
-        house.scheduler.run_now(house.put(name="mail").id)
-        assert house.publish().task == "resize"
-        [mail] = house.scheduler.list_instances(name="mail")
-        assert mail.state is State.COMPLETED
-    assert ran == ["mail"]
-
-
-def test_a_type_of_jobs_runs_on_the_bus_with_its_payload_checked(
-    clock: ManualClock,
-) -> None:
-    types = JobTypes()
-    house = House(clock, types)
-    schema = {"required": ["width"]}
-    types.job_type("resize", schema=schema, queue="slow")(house.dispatcher)
-    with Scheduler(types, house.store, queues=["slow"], clock=clock) as scheduler:
-        with pytest.raises(ConfigurationError, match="width"):
-            scheduler.enqueue("resize", height=7)
-        scheduler.enqueue("resize", width=7)
-        clock.advance(SECOND)
-    assert house.run("go_scheduler.run.slow").payload == {"width": 7}
-
-
 def test_that_nothing_here_hears_is_said_at_the_first_run(
     clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
+    heard = House(clock)
+    with heard.dispatcher.hearing(heard.scheduler), heard.scheduler:
+        heard.publish()
     # What a process has heard once it may hear again: no other test has this one.
     house = House(clock, namespace="unheard")
     with house.scheduler:
@@ -241,14 +206,6 @@ def test_that_nothing_here_hears_is_said_at_the_first_run(
         "this process does not receive the statuses of workers in namespace"
     )
     assert "`dispatcher.hearing(scheduler)`" in line
-
-
-def test_what_is_heard_here_needs_no_such_word(
-    house: House, caplog: pytest.LogCaptureFixture
-) -> None:
-    with house.dispatcher.hearing(house.scheduler), house.scheduler:
-        house.publish()
-    assert not [each for each in caplog.messages if "namespace" in each]
 
 
 class TestAway:
@@ -357,37 +314,28 @@ def test_what_has_priority_does_not_wait_for_all_that_is_published(
     assert before["first"] < 20 < before["in line"]
 
 
-# Its arguments are wrong on purpose.
-DISPATCHER: Any = Dispatcher
-
-
 @pytest.mark.parametrize(
-    ("make", "why"),
+    ("wrong", "why"),
     [
-        (partial(DISPATCHER, "amqp://me:secret@localhost"), r"open_bus\(\)"),
-        *(
-            (
-                partial(DISPATCHER, DirectBus(), topic_per_task=wrong),
-                "topic_per_task must",
-            )
-            for wrong in ("resize", [1], 7)
-        ),
-        *(
-            (partial(DISPATCHER, DirectBus(), **{name: timedelta(0)}), name)
-            for name in ("start_timeout", "heartbeat_timeout")
-        ),
-        *(
-            (DISPATCHER(DirectBus()).hearing(wrong).__enter__, "must be a Scheduler")
-            for wrong in (None, MemoryStore())
-        ),
+        ({"bus": "amqp://me:secret@localhost"}, r"open_bus\(\)"),
+        *(({"topic_per_task": each}, "topic_per_task") for each in ("resize", [1], 7)),
+        ({"start_timeout": timedelta(0)}, "start_timeout"),
+        ({"heartbeat_timeout": timedelta(0)}, "heartbeat_timeout"),
     ],
 )
-def test_what_no_dispatcher_is_made_of_is_refused(
-    make: Callable[[], object], why: str
-) -> None:
+def test_what_no_dispatcher_is_made_of_is_refused(wrong: Any, why: str) -> None:
     with pytest.raises(ConfigurationError, match=why) as refused:
-        make()
+        Dispatcher(**{"bus": DirectBus()} | wrong)
     assert "secret" not in str(refused.value)
+
+
+@pytest.mark.parametrize("wrong", [None, MemoryStore()])
+def test_only_a_scheduler_is_heard_for(wrong: Any) -> None:
+    with (
+        pytest.raises(ConfigurationError, match="must be a Scheduler"),
+        Dispatcher(DirectBus()).hearing(wrong),
+    ):
+        pytest.fail("nothing is heard")
 
 
 def test_a_hearing_that_cannot_begin_leaves_nothing(

@@ -93,8 +93,7 @@ def test_what_the_page_shows_is_read_and_written_so(message: dict[str, object]) 
 def test_the_page_shows_several_statuses_in_one_message() -> None:
     [body] = re.findall(r"^```json\n(\[.*?)^```$", PAGE, re.M | re.S)
     VALIDATOR.validate(json.loads(body))
-    found = read_statuses(body.encode())
-    assert [type(each) for each in found] == [Status, Status]
+    assert [type(each) for each in read_statuses(body.encode())] == [Status, Status]
 
 
 def test_the_page_has_each_field_of_a_run() -> None:

@@ -122,8 +122,7 @@ def test_what_is_due_is_run_once_and_its_end_recorded(world: World) -> None:
     failed = world.ended()
     assert (failed.state, failed.runs) == (State.FAILED, 3)
     assert "ZeroDivisionError: by zero" in (failed.error or "")
-    runs = scheduler.list_runs(failed.id)
-    assert {each.worker for each in runs} <= {"anna", "bert"}
+    assert {each.worker for each in scheduler.list_runs(failed.id)} <= {"anna", "bert"}
     for canceller in (scheduler, Client(world.store)):
         world.begun.clear()
         instance = scheduler.enqueue("wait")

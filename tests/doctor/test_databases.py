@@ -143,36 +143,24 @@ PLAIN = {
 
 
 @pytest.mark.parametrize(
-    ("told", "name"),
+    ("of", "told", "names"),
     [
-        ({}, None),
-        ({"number": 119_999}, "old-server"),
-        ({"standby": True}, "read-only"),
-        ({"reads_only": True}, "read-only"),
-        ({"autovacuum": False}, "autovacuum-off"),
+        ("postgresql", {}, []),
+        ("postgresql", {"number": 119_999}, ["old-server"]),
+        ("postgresql", {"standby": True}, ["read-only"]),
+        ("postgresql", {"reads_only": True}, ["read-only"]),
+        ("postgresql", {"autovacuum": False}, ["autovacuum-off"]),
+        ("cockroachdb", {"value": "CockroachDB CCL v24.3.1 (x86_64)"}, []),
+        ("cockroachdb", {"value": "CockroachDB CCL v24.2.9 (x86_64)"}, ["old-server"]),
+        ("cockroachdb", {"value": "CockroachDB of somebody"}, []),
     ],
 )
-def test_what_postgresql_says_of_itself_is_judged(
-    told: dict[str, object], name: str | None
+def test_what_a_server_says_of_itself_is_judged(
+    of: str, told: dict[str, object], names: list[str]
 ) -> None:
-    question: Any = questions.QUESTIONS["postgresql"]["server"]
-    found = answered(question, server_version=[PLAIN | told])
-    names = [each.name for each in found]
-    assert names == (["server"] if name is None else [name, "server"])
-
-
-@pytest.mark.parametrize(
-    ("version", "names"),
-    [
-        ("CockroachDB CCL v24.3.1 (x86_64)", ["server"]),
-        ("CockroachDB CCL v24.2.9 (x86_64)", ["old-server", "server"]),
-        ("CockroachDB of somebody", ["server"]),
-    ],
-)
-def test_the_version_of_cockroachdb_is_judged(version: str, names: list[str]) -> None:
-    question: Any = questions.QUESTIONS["cockroachdb"]["server"]
-    found = answered(question, version=[{"value": version}])
-    assert [each.name for each in found] == names
+    question: Any = questions.QUESTIONS[of]["server"]
+    found = answered(question, server_version=[PLAIN | told], version=[told])
+    assert [each.name for each in found] == [*names, "server"]
 
 
 @pytest.mark.parametrize(

@@ -122,8 +122,7 @@ def test_what_is_wrong_is_found_on_each_store(store: Store, clock: ManualClock) 
     pending(store, once("waits"))
     put(store, definition(START, name="late"))
     clock.advance(HOUR)
-    names = wrong(store)
-    assert names == {"no-nodes", "overdue", "backlog", "lapsed-claim", "failing"}
+    assert wrong(store) == {"no-nodes", "overdue", "backlog", "lapsed-claim", "failing"}
     assert report(store).worst is Severity.ERROR
 
 

@@ -1,13 +1,23 @@
 from __future__ import annotations
 
 import ssl
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import trustme
 
+from go_scheduler import ConfigurationError
+
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
+
+
+def refused(call: Callable[..., object], *given: Any, **more: Any) -> str:
+    """Why a call is refused."""
+    with pytest.raises(ConfigurationError) as refusal:
+        call(*given, **more)
+    return str(refusal.value)
 
 
 @pytest.fixture

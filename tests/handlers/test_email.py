@@ -12,15 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from go_scheduler import ConfigurationError, Fail, Scheduler, State
+from go_scheduler import Fail
 from go_scheduler.handlers.email import Email, EmailFailed, MailServer
 from go_scheduler.handlers.job_types import JobTypes
-from go_scheduler.stores.memory.store import MemoryStore
 from go_scheduler.testing import ManualClock
-from go_scheduler.testing.builders import SECOND
 from go_scheduler.testing.clock import START
 from tests.case_tables import json_table
 from tests.conftest import instance, seconds
+from tests.handlers.conftest import refused
 from tests.handlers.mail_servers import Mails, mail_server
 
 if TYPE_CHECKING:
@@ -157,13 +156,19 @@ class TestWhatIsSent:
 
 class TestWhatFollows:
     @pytest.mark.parametrize(
-        ("reply", "kind"), [("451 later", EmailFailed), ("554 no", Fail)]
+        ("reply", "kind", "told"),
+        [
+            ("451 later", EmailFailed, "localhost: 451 later"),
+            ("554 no", Fail, "localhost: 554 no"),
+            ("", EmailFailed, "SMTPServerDisconnected"),
+        ],
+        ids=["later", "no", "hangs up"],
     )
     def test_a_reply_to_the_mail_says_whether_it_is_tried_again(
-        self, plain: Mails, reply: str, kind: type[Exception]
+        self, plain: Mails, reply: str, kind: type[Exception], told: str
     ) -> None:
         plain.reply = reply
-        with pytest.raises(kind, match=f"localhost: {reply}"):
+        with pytest.raises(kind, match=told):
             send(made(plain))
 
     @pytest.mark.parametrize(
@@ -201,26 +206,6 @@ class TestWhatFollows:
             with pytest.raises(EmailFailed, match="timed out"):
                 send(made(plain, timeout=seconds(0.05)))
 
-    def test_one_that_hangs_up_is_tried_again(self, plain: Mails) -> None:
-        plain.reply = ""
-        with pytest.raises(EmailFailed, match="SMTPServerDisconnected"):
-            send(made(plain))
-
-    @pytest.mark.slow
-    def test_in_a_scheduler_it_is_a_type(self, plain: Mails) -> None:
-        clock = ManualClock()
-        types = JobTypes()
-        types.add("email", made(plain), queue="mail")
-        queues = ["mail"]
-        with Scheduler(
-            types, MemoryStore(clock), clock=clock, queues=queues
-        ) as scheduler:
-            sent = scheduler.enqueue("email", payload=ADA)
-            clock.advance(SECOND)
-            assert scheduler.get_instance(sent.id).state is State.COMPLETED
-        _, message = only(plain)
-        assert message["Message-ID"] == f"<{sent.id}@shop.example>"
-
 
 FILE = {"name": "a", "content": "YQ=="}
 
@@ -248,9 +233,7 @@ def test_a_payload_that_it_does_not_send_is_refused(payload: Any, answer: str) -
     )
     types.add("email", executor)
     types.check("email", ADA | {"cc": ["help@shop.example"]})
-    with pytest.raises(ConfigurationError) as refusal:
-        types.check("email", ADA | payload)
-    assert str(refusal.value).startswith(answer)
+    assert refused(types.check, "email", ADA | payload).startswith(answer)
 
 
 SERVER: Any = {"host": "localhost"}
@@ -268,9 +251,7 @@ def test_what_cannot_be_configured_is_refused(wrong: Any, answer: str) -> None:
     of_executor = {"sender", "recipients", "max_recipients", "server"}
     kind: Any = Email if wrong.keys() & of_executor else MailServer
     given = EXECUTOR if kind is Email else SERVER
-    with pytest.raises(ConfigurationError) as refusal:
-        kind(**(given | wrong))
-    assert str(refusal.value).startswith(answer)
+    assert refused(kind, **(given | wrong)).startswith(answer)
 
 
 def test_a_password_is_not_shown() -> None:

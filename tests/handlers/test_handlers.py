@@ -87,16 +87,11 @@ def test_an_async_handler_is_known_before_it_is_called(
     handlers = HandlerRegistry()
     handlers.register("it")(handler)
     given = named("it")
-    assert async_test(handler)(given) is expected
-    assert async_test(handlers)(given) is expected
-    assert handlers.is_async(given) is expected
-
-
-@pytest.mark.parametrize("handler", [coroutine, CallsAsync()], ids=["def", "object"])
-def test_a_type_of_jobs_is_as_async_as_its_handler(handler: Handler) -> None:
     types = JobTypes()
     types.job_type("it", schema={})(handler)
-    assert types.is_async(named("it"))
+    assert async_test(handler)(given) is expected
+    for each in (handlers, types):
+        assert async_test(each)(given) is each.is_async(given) is expected
 
 
 async def yields_async(instance: TaskInstance) -> AsyncIterator[None]:

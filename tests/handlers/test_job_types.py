@@ -36,6 +36,7 @@ from go_scheduler.handlers.schema import DIALECT
 from go_scheduler.handlers.shell import Command, Shell
 from go_scheduler.handlers.webhook import Secret, Webhook
 from go_scheduler.testing.builders import SECOND
+from tests.handlers.conftest import refused
 from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
@@ -86,12 +87,6 @@ class Picture(BaseModel):
     file: str
     taken: date
     size: Size | None = None
-
-
-def refused(types: JobTypes, name: str, payload: Any) -> str:
-    with pytest.raises(ConfigurationError) as refusal:
-        types.check(name, payload)
-    return str(refusal.value)
 
 
 class TestASchemaOfItsOwn:
@@ -230,9 +225,9 @@ class TestParameters:
 
         picture = {"file": "cat.png", "taken": "2026-02-01", "size": {"width": "7"}}
         assert "picture.size.width: it must be a whole number" in refused(
-            types, "resize", {"picture": picture}
+            types.check, "resize", {"picture": picture}
         )
-        assert "did you mean 'width'?" in refused(types, "resize", {"wdth": 7})
+        assert "did you mean 'width'?" in refused(types.check, "resize", {"wdth": 7})
         given = Picture(file="cat.png", taken=date(2026, 2, 1))
         assert types.check("resize", {"picture": given}) == {
             "picture": {"file": "cat.png", "taken": "2026-02-01", "size": None}
@@ -326,38 +321,21 @@ class TestExecutors:
         assert types.names == ()
 
 
-class TestAnnounced:
-    def test_what_packages_announce_is_added(
-        self, types: JobTypes, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        announce(monkeypatch, "add_greeter")
-        types.load_announced()
-        assert types.names == ("greet",)
-
-    @pytest.mark.parametrize("name", ["missing", "broken"])
-    def test_what_cannot_be_added_is_named(
-        self, types: JobTypes, monkeypatch: pytest.MonkeyPatch, name: str
-    ) -> None:
-        announce(monkeypatch, name)
-        with pytest.raises(ConfigurationError, match=f"announced as {name!r} cannot"):
-            types.load_announced()
-
-
-def add_greeter(types: JobTypes) -> None:
-    types.add("greet", Greeter())
-
-
 def broken(types: JobTypes) -> None:
     raise ValueError("no")
 
 
-def announce(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    """Have an installed package announce a callable of this module."""
+@pytest.mark.parametrize("name", ["missing", "broken"])
+def test_what_is_announced_and_cannot_be_added_is_named(
+    types: JobTypes, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
     point = metadata.EntryPoint(name, f"{__name__}:{name}", "go_scheduler.job_types")
     monkeypatch.setitem(sys.modules, __name__, sys.modules[__name__])
     monkeypatch.setattr(
         metadata, "entry_points", lambda group: [point][: group == point.group]
     )
+    with pytest.raises(ConfigurationError, match=f"announced as {name!r} cannot"):
+        types.load_announced()
 
 
 def test_what_is_added_to_a_copy_is_not_in_what_was_copied(types: JobTypes) -> None:
@@ -371,29 +349,24 @@ def test_what_is_added_to_a_copy_is_not_in_what_was_copied(types: JobTypes) -> N
     assert [each.name for each in copied.types] == ["double", "greet"]
     assert types.names == tuple(types.tasks) == ("double",)
     assert [each.name for each in types.types] == ["double"]
-
-
-def test_a_task_is_enqueued_with_the_scheduler_of_a_copy(types: JobTypes) -> None:
-    @types.task("double")
-    def double(number: int) -> int:
-        return 2 * number
-
-    scheduler = Scheduler(copy(types), MemoryStore())
+    # Its scheduler takes what was decorated by the other one.
+    scheduler = Scheduler(copied, MemoryStore())
     enqueued = double.enqueue(number=2)
     assert scheduler.get_instance(enqueued.id).definition.name == "double"
 
 
 def test_what_there_is_not_is_refused_with_what_there_is(types: JobTypes) -> None:
-    answer = refused(types, "x", {})
-    assert answer == "there is no job type 'x'; known: none"
+    assert refused(types.check, "x", {}) == "there is no job type 'x'; known: none"
     types.add("greet", Greeter())
-    assert refused(types, "x", {}) == "there is no job type 'x'; known: greet"
-    assert refused(types, "greet", 7) == "payload must be a Mapping, not 7"
+    assert refused(types.check, "x", {}) == "there is no job type 'x'; known: greet"
+    assert refused(types.check, "greet", 7) == "payload must be a Mapping, not 7"
 
 
 def test_a_payload_that_no_store_keeps_is_refused(types: JobTypes) -> None:
     types.add("greet", Greeter())
-    assert refused(types, "greet", {"name": "a\0"}).startswith("payload['name'] holds")
+    assert refused(types.check, "greet", {"name": "a\0"}).startswith(
+        "payload['name'] holds"
+    )
 
 
 @pytest.mark.slow
@@ -438,11 +411,7 @@ def test_executors_can_be_sent_to_other_processes(
 @pytest.mark.slow
 def test_one_runs_in_another_process(tmp_path: Path) -> None:
     finished = threading.Event()
-
-    @hears(InstanceFinished)
-    def hear(event: InstanceFinished) -> None:
-        finished.set()
-
+    hear = hears(InstanceFinished)(lambda _: finished.set())
     types = JobTypes()
     touch = Command(arguments=["touch", "{file}"])
     types.add("shell", Shell({"touch": touch}))

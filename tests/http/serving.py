@@ -6,9 +6,10 @@ import asyncio
 import json
 import socket
 import threading
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import replace
+from functools import wraps
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import httpx
@@ -27,6 +28,16 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 LINES = {"Content-Type": "application/x-ndjson"}
+
+
+def in_a_loop(test: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], None]:
+    """Run a test that is async in an event loop of its own."""
+
+    @wraps(test)
+    def run() -> None:
+        asyncio.run(test())
+
+    return run
 
 
 def get(url: str, **options: Any) -> httpx.Response:

@@ -208,8 +208,7 @@ access: {{keys: [{{subject: ann, hash: '{made.kept}', scopes: [admin, workers]}}
             [node] = client.nodes()
             assert node.queues == ("server",)
         headers = {"Authorization": f"Bearer {made.key}"}
-        response = get(f"{url}/v1/work?queues=a&wait=0", headers=headers)
-        assert response.status_code == 204
+        assert get(f"{url}/v1/work?queues=a&wait=0", headers=headers).status_code == 204
 
     assert served(settings_of(text), submit)[0]
 

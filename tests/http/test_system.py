@@ -28,7 +28,14 @@ from go_scheduler.stores.filters import Page
 from go_scheduler.testing import ManualClock
 from go_scheduler.testing.builders import pending
 from tests.conftest import seconds
-from tests.http.serving import Calling, called, client_of, field_of, is_problem
+from tests.http.serving import (
+    Calling,
+    called,
+    client_of,
+    field_of,
+    in_a_loop,
+    is_problem,
+)
 from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
@@ -87,28 +94,25 @@ class Counted(MemoryStore):
         return super().select_definitions(*where, **page)
 
 
-def test_readiness_asks_the_store_once_a_second_at_most() -> None:
+@in_a_loop
+async def test_readiness_asks_the_store_once_a_second_at_most() -> None:
     clock, store = ManualClock(), Counted()
-
-    async def ask() -> None:
-        async with called(create_app(Client(store), clock=clock)) as http:
-            waiting = [asyncio.create_task(http.get("/readyz"))]
-            while not store.reads:
-                await asyncio.sleep(0.001)
-            # However long an answer takes, there is one read at a time.
-            clock.advance(seconds(5))
-            waiting += [asyncio.create_task(http.get("/readyz")) for _ in range(4)]
-            for _ in range(100):
-                await asyncio.sleep(0)
-            store.may_answer.set()
-            assert {(await each).status_code for each in waiting} == {200}
-            assert store.reads == 1
-            for passed, reads in [(0, 2), (0.9, 2), (0.2, 3)]:
-                clock.advance(seconds(passed))
-                assert (await http.get("/readyz")).status_code == 200
-                assert store.reads == reads
-
-    asyncio.run(ask())
+    async with called(create_app(Client(store), clock=clock)) as http:
+        waiting = [asyncio.create_task(http.get("/readyz"))]
+        while not store.reads:
+            await asyncio.sleep(0.001)
+        # However long an answer takes, there is one read at a time.
+        clock.advance(seconds(5))
+        waiting += [asyncio.create_task(http.get("/readyz")) for _ in range(4)]
+        for _ in range(100):
+            await asyncio.sleep(0)
+        store.may_answer.set()
+        assert {(await each).status_code for each in waiting} == {200}
+        assert store.reads == 1
+        for passed, reads in [(0, 2), (0.9, 2), (0.2, 3)]:
+            clock.advance(seconds(passed))
+            assert (await http.get("/readyz")).status_code == 200
+            assert store.reads == reads
 
 
 def test_a_server_is_ready_while_its_scheduler_runs() -> None:

@@ -105,6 +105,37 @@ WHAT: dict[str, Any] = {
 }
 
 
+class Held:
+    """A handler that goes on once it is let.
+
+    Attributes:
+        called: Released for each call.
+        most: How many it has run at once.
+    """
+
+    def __init__(self) -> None:
+        self.called = threading.Semaphore(0)
+        self.go_on = threading.Event()
+        self.most = self._running = 0
+        self._lock = threading.Lock()
+
+    def __call__(self, work: object) -> object:
+        with self._lock:
+            self._running += 1
+            self.most = max(self.most, self._running)
+        self.called.release()
+        try:
+            assert self.go_on.wait(FAILED_AFTER)
+        finally:
+            with self._lock:
+                self._running -= 1
+        return None
+
+    def wait(self, count: int = 1) -> None:
+        for _ in range(count):
+            assert self.called.acquire(timeout=FAILED_AFTER)
+
+
 @contextmanager
 def bench(url: str, namespace: str = "go_scheduler") -> Iterator[Bench]:
     """One on a bus of its own, or with topics of its own."""

@@ -16,19 +16,14 @@ from go_scheduler.dispatch.working.life import Life, Settings
 from go_scheduler.errors import BusUnavailableError
 from go_scheduler.testing import ManualClock
 from tests.dispatch.direct_bus import DirectBus
-from tests.dispatch.working.bench import WHAT, Bench, bench
+from tests.dispatch.working.bench import WHAT, Bench, Held
 from tests.dispatch.working.shaky import ClumsyBus, ShakyBus
-from tests.dispatch.working.test_worker import NAME, Held
 from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
-
-@pytest.fixture
-def one() -> Iterator[Bench]:
-    with bench(f"memory://{uuid4()}") as found:
-        yield found
+NAME = "a worker"
 
 
 @pytest.fixture
@@ -37,17 +32,15 @@ def bus(one: Bench) -> ShakyBus:
 
 
 class Living:
-    """A life of a worker, and its end."""
+    """A life of a worker whose handler is held, and its end."""
 
-    def __init__(
-        self, one: Bench, bus: ShakyBus, handler: Callable[[Any], object], **more: Any
-    ) -> None:
-        self.one, self.bus = one, bus
+    def __init__(self, one: Bench, bus: ShakyBus, **more: Any) -> None:
+        self.one, self.bus, self.held = one, bus, Held()
         given: dict[str, Any] = {"max_workers": 2, "limits": {}, **more}
         self.life = Life(
             Settings(
                 bus=bus,
-                handler=handler,
+                handler=self.held,
                 topics=one.topics,
                 served={one.topics.runs("default"): None},
                 name=NAME,
@@ -104,12 +97,11 @@ def test_what_came_of_a_run_is_told_once_the_bus_is_back(
 def test_a_stop_waits_until_the_bus_has_what_came_of_runs(
     one: Bench, bus: ShakyBus
 ) -> None:
-    held = Held()
-    living = Living(one, bus, held)
+    living = Living(one, bus)
     run = one.publish()
     one.until(run, "started")
     bus.take_away()
-    held.go_on.set()
+    living.held.go_on.set()
     bus.wait_until_refused()
     living.life.request_stop()
     living.settle()
@@ -122,13 +114,12 @@ def test_a_stop_waits_until_the_bus_has_what_came_of_runs(
 def test_what_cannot_be_told_in_time_is_told_in_the_log(
     one: Bench, bus: ShakyBus, caplog: pytest.LogCaptureFixture
 ) -> None:
-    held = Held()
-    living = Living(one, bus, held, patience=ZERO)
+    living = Living(one, bus, patience=ZERO)
     run = one.publish(heartbeat_timeout=ZERO)
     one.until(run, "heartbeat")
     bus.take_away()
     bus.wait_until_refused()
-    held.go_on.set()
+    living.held.go_on.set()
     living.end()
     id = run.instance_id
     assert f"that {id}, attempt 1, has succeeded was not sent" in caplog.text
@@ -138,15 +129,14 @@ def test_what_cannot_be_told_in_time_is_told_in_the_log(
 def test_what_comes_twice_before_it_is_accepted_runs_once(
     one: Bench, bus: ShakyBus
 ) -> None:
-    held = Held()
-    living = Living(one, bus, held)
+    living = Living(one, bus)
     run = living.begin_unaccepted()
     living.after(lambda: one.again(run))
     bus.bring_back()
     one.until(run, "started")
-    held.go_on.set()
+    living.held.go_on.set()
     living.end()
-    assert held.most == 1
+    assert living.held.most == 1
     assert one.of(run).count("accepted") == 1
 
 
@@ -154,20 +144,18 @@ def test_what_comes_twice_before_it_is_accepted_runs_once(
 def test_what_is_cancelled_before_it_begins_is_given_back(
     one: Bench, bus: ShakyBus, reason: str
 ) -> None:
-    held = Held()
-    living = Living(one, bus, held)
+    living = Living(one, bus)
     run = living.begin_unaccepted()
     living.after(lambda: one.cancel(run, NAME, reason=reason))
     bus.bring_back()
     end = one.end_of(run)
     assert (end.status, end.delay) == ("released", ZERO)
     living.end()
-    assert not held.called.acquire(blocking=False)
+    assert not living.held.called.acquire(blocking=False)
 
 
 def test_what_has_not_begun_at_a_stop_is_given_back(one: Bench, bus: ShakyBus) -> None:
-    held = Held()
-    living = Living(one, bus, held, short_patience=timedelta(seconds=FAILED_AFTER))
+    living = Living(one, bus, short_patience=timedelta(seconds=FAILED_AFTER))
     run = living.begin_unaccepted()
     living.life.request_stop()
     living.settle()
@@ -181,23 +169,22 @@ def test_what_has_not_begun_at_a_stop_is_given_back(one: Bench, bus: ShakyBus) -
 
 
 def test_what_comes_in_a_burst_and_has_no_place_goes_back_to_the_bus() -> None:
-    direct, held = DirectBus(), Held()
+    direct = DirectBus()
     one = Bench(direct, Topics())
-    living = Living(one, ShakyBus(direct), held, max_workers=1)
+    living = Living(one, ShakyBus(direct), max_workers=1)
     living.settle()
     topic = one.topics.runs("default")
     runs = [Run(**WHAT, instance_id=uuid4()) for _ in range(2)]
     first, second = (direct.deliver(topic, each.to_bytes()) for each in runs)
     living.settle()
     assert second.settled == ["requeue"]
-    held.go_on.set()
+    living.held.go_on.set()
     living.end()
     assert first.settled == ["ack"]
 
 
 def test_what_nobody_hears_of_goes_back_to_the_bus(one: Bench, bus: ShakyBus) -> None:
-    held = Held()
-    living = Living(one, bus, held, short_patience=ZERO)
+    living = Living(one, bus, short_patience=ZERO)
     run = living.begin_unaccepted()
     living.end()
     with DispatchWorker(one.bus, lambda work: None, name="another"):
@@ -208,9 +195,8 @@ def test_what_nobody_hears_of_goes_back_to_the_bus(one: Bench, bus: ShakyBus) ->
 def test_what_the_bus_never_takes_costs_only_itself(
     one: Bench, bus: ShakyBus, caplog: pytest.LogCaptureFixture
 ) -> None:
-    held = Held()
-    held.go_on.set()
-    living = Living(one, bus, held, max_workers=1)
+    living = Living(one, bus, max_workers=1)
+    living.held.go_on.set()
     bus.wrong = ValueError("it is too long")
     run = one.publish()
     bus.wait_until_refused()
@@ -225,11 +211,10 @@ def test_what_the_bus_never_takes_costs_only_itself(
 def test_a_thread_beyond_its_timeout_is_left_to_the_scheduler(
     one: Bench, bus: ShakyBus
 ) -> None:
-    held = Held()
-    living = Living(one, bus, held, grace=ZERO)
+    living = Living(one, bus, grace=ZERO)
     run = one.publish(timeout=timedelta(seconds=0.01))
     one.until(run, "heartbeat")
-    held.go_on.set()
+    living.held.go_on.set()
     assert one.end_of(run).status == "succeeded"
     living.end()
 
@@ -247,12 +232,11 @@ def test_on_a_bus_that_has_been_closed_it_does_not_start() -> None:
 def test_a_bus_that_raises_when_it_is_told_of_messages_costs_no_run(
     one: Bench, caplog: pytest.LogCaptureFixture
 ) -> None:
-    held = Held()
-    living = Living(one, ClumsyBus(one.bus), held)
+    living = Living(one, ClumsyBus(one.bus))
     one.bus.publish(one.topics.runs("default"), b"?")
     runs = [one.publish() for _ in range(2)]
-    held.wait(2)
-    held.go_on.set()
+    living.held.wait(2)
+    living.held.go_on.set()
     for each in runs:
         assert one.end_of(each).status == "succeeded"
     living.end()
@@ -266,7 +250,7 @@ def test_what_nobody_can_read_fills_no_log(
     one: Bench, bus: ShakyBus, caplog: pytest.LogCaptureFixture
 ) -> None:
     # Of a clock that stands all is within one second.
-    living = Living(one, bus, print, clock=ManualClock())
+    living = Living(one, bus, clock=ManualClock())
     for _ in range(20):
         one.bus.publish(one.topics.runs("default"), b"?")
     for _ in range(20):

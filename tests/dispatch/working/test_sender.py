@@ -19,7 +19,6 @@ from go_scheduler.dispatch.working.life import (
     served_topics,
 )
 from go_scheduler.errors import BusUnavailableError
-from go_scheduler.handlers.registry import HandlerRegistry
 from tests.dispatch.working.bench import AT, WHAT, read_all
 from tests.dispatch.working.shaky import ShakyBus
 
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 ID = UUID(int=7)
-TOPICS = Topics()
 
 
 def status(said: str, **others: Any) -> Status:
@@ -308,30 +306,13 @@ def test_no_more_come_than_there_is_room_for() -> None:
 
 def test_what_is_beyond_a_limit_comes_again_in_turns() -> None:
     places = Places(8, {"resize": 2, "send": 1}, {"all": None})
-    turns = [places.turn("resize").total_seconds() for _ in range(5)]
-    assert turns == [1, 1, 2, 2, 3]
+    assert [places.turn("resize").total_seconds() for _ in range(5)] == [1, 1, 2, 2, 3]
     assert places.turn("send").total_seconds() == 1
     assert [places.turn("resize").total_seconds() for _ in range(200)][-1] == 60
     places.take(taken("resize", "all"))
     assert places.turn("resize").total_seconds() == 1
 
 
-REGISTRY = HandlerRegistry()
-REGISTRY.register("a")(print)
-REGISTRY.register("b")(print)
-
-
-@pytest.mark.parametrize(
-    ("handler", "own", "found"),
-    [
-        (print, False, {"run.q": None}),
-        (print, {"c"}, {"run.q": None, "run.q.c": "c"}),
-        (REGISTRY, True, {"run.q.a": "a", "run.q.b": "b"}),
-        (REGISTRY, ["a", "c"], {"run.q": None, "run.q.a": "a"}),
-    ],
-)
-def test_it_serves_the_topics_of_what_it_knows(
-    handler: object, own: Any, found: dict[str, str | None]
-) -> None:
-    served = served_topics(TOPICS, ["q"], handler, own)
-    assert served == {f"go_scheduler.{name}": task for name, task in found.items()}
+def test_without_a_registry_the_topics_of_all_tasks_that_are_named_are_served() -> None:
+    served = served_topics(Topics(), ["q"], print, {"c"})
+    assert served == {"go_scheduler.run.q": None, "go_scheduler.run.q.c": "c"}

@@ -27,7 +27,7 @@ from go_scheduler.dispatch import DispatchWorker, Run, Work, open_bus, tell_prog
 from go_scheduler.dispatch.working.life import Taken
 from go_scheduler.events.instrument import Instrument
 from go_scheduler.working.worker import Calling
-from tests.dispatch.working.bench import AT, WHAT, Bench, bench
+from tests.dispatch.working.bench import AT, WHAT, Bench, Held
 from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
@@ -39,12 +39,6 @@ if TYPE_CHECKING:
 
 LATER = timedelta(seconds=7)
 NAME = "a worker"
-
-
-@pytest.fixture
-def one() -> Iterator[Bench]:
-    with bench(f"memory://{uuid4()}") as found:
-        yield found
 
 
 @contextmanager
@@ -157,32 +151,6 @@ def test_what_it_raises_is_told(
     assert said[1] in (end.error or "")
     found = (end.status, said[1], end.retry, end.retry_in, end.delay)
     assert found == (*said, None, None, None)[:5]
-
-
-class Held:
-    """A handler that goes on once it is let."""
-
-    def __init__(self) -> None:
-        self.called = threading.Semaphore(0)
-        self.go_on = threading.Event()
-        self.most = self._running = 0
-        self._lock = threading.Lock()
-
-    def __call__(self, work: object) -> object:
-        with self._lock:
-            self._running += 1
-            self.most = max(self.most, self._running)
-        self.called.release()
-        try:
-            assert self.go_on.wait(FAILED_AFTER)
-        finally:
-            with self._lock:
-                self._running -= 1
-        return None
-
-    def wait(self, count: int = 1) -> None:
-        for _ in range(count):
-            assert self.called.acquire(timeout=FAILED_AFTER)
 
 
 def test_it_has_no_more_than_it_runs(one: Bench) -> None:
@@ -365,8 +333,7 @@ def test_a_timeout_cancels_what_is_async(one: Bench, wrapped: bool) -> None:
 
     called = (lambda work: handler(work)) if wrapped else handler
     with working(one, called):
-        run = one.publish(timeout=timedelta(seconds=0.01))
-        end = one.end_of(run)
+        end = one.end_of(one.publish(timeout=timedelta(seconds=0.01)))
     assert end.status == "failed"
     assert (end.error or "").startswith("timed out after 0:00:00.010000\n\nTraceback")
 

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
 PATHS = {each: f"/probe/{each.replace(':', '-')}" for each in SCOPES}
-JSON = "Content-Type: application/json"
 
 
 class Key:

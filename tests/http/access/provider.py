@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 
 AUDIENCE = "go-scheduler-api"
 CLIENT = "go-scheduler-cli"
-DEVICE = "urn:ietf:params:oauth:grant-type:device_code"
 _USE: Any = {"use": "sig"}
 _NEW: dict[str, Callable[[], Any]] = {
     "RS": lambda: RSAKey.generate_key(2048, _USE, auto_kid=True),

@@ -10,6 +10,7 @@ import json
 import logging
 import ssl
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -55,114 +56,104 @@ JWKS = "/jwks"
 DISCOVERY = "/.well-known/openid-configuration"
 
 
+class Keys:
+    """The keys of a provider, as a server fetches them; ``kid`` is its first one."""
+
+    def __init__(self, oidc: Provider, clock: ManualClock) -> None:
+        self.oidc, self.clock = oidc, clock
+        self.kid = oidc.keys[0].kid
+        tls = ssl.create_default_context()
+        self.keys = IssuerKeys(oidc.issuer, clock=clock, kept=HOUR, tls=tls)
+
+    def found(self, kid: str | None, algorithm: str = "RS256") -> bool:
+        return asyncio.run(self.keys.find(kid, algorithm)) is not None
+
+    def is_away(self, kid: str) -> bool:
+        """Whether the answer is that the issuer is away."""
+        with pytest.raises(Problem) as problem:
+            self.found(kid)
+        assert problem.value.headers == {"Retry-After": "5"}
+        return problem.value.status == 503
+
+
 @pytest.fixture
-def keys(oidc: Provider, clock: ManualClock) -> IssuerKeys:
-    tls = ssl.create_default_context()
-    return IssuerKeys(oidc.issuer, clock=clock, kept=HOUR, tls=tls)
-
-
-def found(keys: IssuerKeys, kid: str | None, algorithm: str = "RS256") -> bool:
-    return asyncio.run(keys.find(kid, algorithm)) is not None
-
-
-def all_find(keys: IssuerKeys, kid: str, count: int) -> bool:
-    """Whether so many concurrent requests find the key."""
-
-    async def ask() -> list[object]:
-        return await asyncio.gather(*(keys.find(kid, "RS256") for _ in range(count)))
-
-    return None not in asyncio.run(ask())
-
-
-def is_away(keys: IssuerKeys, kid: str | None) -> bool:
-    """Whether the answer is that the issuer is away."""
-    with pytest.raises(Problem) as problem:
-        found(keys, kid)
-    assert problem.value.headers == {"Retry-After": "5"}
-    return problem.value.status == 503
+def keys(oidc: Provider, clock: ManualClock) -> Keys:
+    return Keys(oidc, clock)
 
 
 def test_the_keys_are_fetched_once_and_for_unknown_ones_once_a_minute(
-    oidc: Provider, keys: IssuerKeys, clock: ManualClock
+    keys: Keys,
 ) -> None:
-    kid = oidc.keys[0].kid
-    assert all_find(keys, kid, 20)
-    assert found(keys, kid)
-    assert oidc.asked == {DISCOVERY: 1, JWKS: 1}
+    async def ask() -> list[object]:
+        at_once = (keys.keys.find(keys.kid, "RS256") for _ in range(20))
+        return await asyncio.gather(*at_once)
+
+    assert None not in asyncio.run(ask())
+    assert keys.found(keys.kid)
+    assert keys.oidc.asked == {DISCOVERY: 1, JWKS: 1}
     for fetches in (2, 3):
-        clock.advance(MINUTE)
-        assert not any(found(keys, f"unknown-{number}") for number in range(10))
-        assert oidc.asked[JWKS] == fetches
+        keys.clock.advance(MINUTE)
+        assert not any(keys.found(f"unknown-{number}") for number in range(10))
+        assert keys.oidc.asked[JWKS] == fetches
 
 
-def test_a_withdrawn_key_is_good_for_ten_minutes_at_most(
-    oidc: Provider, keys: IssuerKeys, clock: ManualClock
-) -> None:
-    old = oidc.keys[0].kid
-    assert found(keys, old)
-    oidc.rotate()
-    clock.advance(10 * MINUTE)
-    assert not found(keys, old)
+def test_a_withdrawn_key_is_good_for_ten_minutes_at_most(keys: Keys) -> None:
+    assert keys.found(keys.kid)
+    keys.oidc.rotate()
+    keys.clock.advance(10 * MINUTE)
+    assert not keys.found(keys.kid)
 
 
 def test_while_the_issuer_is_away_its_keys_are_good_for_a_bounded_time(
-    oidc: Provider,
-    keys: IssuerKeys,
-    clock: ManualClock,
-    caplog: pytest.LogCaptureFixture,
+    keys: Keys, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING, "go_scheduler.http")
-    kid = oidc.keys[0].kid
-    assert found(keys, kid)
-    oidc.answers[JWKS] = 500
-    clock.advance(HOUR - MINUTE)
-    assert found(keys, kid)
+    assert keys.found(keys.kid)
+    keys.oidc.answers[JWKS] = 500
+    keys.clock.advance(HOUR - MINUTE)
+    assert keys.found(keys.kid)
     [line] = caplog.messages
-    assert line.startswith(f"the keys of the issuer {oidc.issuer} cannot be fetched")
+    issuer = keys.oidc.issuer
+    assert line.startswith(f"the keys of the issuer {issuer} cannot be fetched")
     assert line.endswith("/jwks answers 500")
-    assert is_away(keys, "unknown")  # It may be a new key.
-    clock.advance(MINUTE)
-    assert is_away(keys, kid)
-    asked = oidc.asked[JWKS]
-    assert is_away(keys, kid)  # Nobody asks again at once.
-    assert oidc.asked[JWKS] == asked
-    oidc.answers.clear()
-    clock.advance(timedelta(seconds=5))
-    assert found(keys, kid)
+    assert keys.is_away("unknown")  # It may be a new key.
+    keys.clock.advance(MINUTE)
+    assert keys.is_away(keys.kid)
+    asked = keys.oidc.asked[JWKS]
+    assert keys.is_away(keys.kid)  # Nobody asks again at once.
+    assert keys.oidc.asked[JWKS] == asked
+    keys.oidc.answers.clear()
+    keys.clock.advance(timedelta(seconds=5))
+    assert keys.found(keys.kid)
 
 
-def test_an_issuer_that_was_never_there_is_asked_again_soon(
-    oidc: Provider, keys: IssuerKeys, clock: ManualClock
-) -> None:
-    oidc.answers[DISCOVERY] = 503
-    kid = oidc.keys[0].kid
-    assert is_away(keys, kid)
-    assert is_away(keys, kid)
-    assert oidc.asked == {DISCOVERY: 1}
-    oidc.answers.clear()
-    clock.advance(timedelta(seconds=5))
-    assert found(keys, kid)
-    nobody = IssuerKeys("http://127.0.0.1:1", clock=clock, kept=HOUR)
-    assert is_away(nobody, "kid")
+def test_an_issuer_that_was_never_there_is_asked_again_soon(keys: Keys) -> None:
+    keys.oidc.answers[DISCOVERY] = 503
+    assert keys.is_away(keys.kid)
+    assert keys.is_away(keys.kid)
+    assert keys.oidc.asked == {DISCOVERY: 1}
+    keys.oidc.answers.clear()
+    keys.clock.advance(timedelta(seconds=5))
+    assert keys.found(keys.kid)
+    keys.keys = IssuerKeys("http://127.0.0.1:1", clock=keys.clock, kept=HOUR)
+    assert keys.is_away("kid")
 
 
-def test_one_request_waits_for_the_issuer_and_the_others_go_on(
-    oidc: Provider, keys: IssuerKeys, clock: ManualClock
-) -> None:
-    kid = oidc.keys[0].kid
-    assert found(keys, kid)
-    clock.advance(11 * MINUTE)
-    oidc.gate.clear()
+def test_one_request_waits_for_the_issuer_and_the_others_go_on(keys: Keys) -> None:
+    assert keys.found(keys.kid)
+    keys.clock.advance(11 * MINUTE)
+    keys.oidc.gate.clear()
 
     async def ask() -> None:
+        find = partial(keys.keys.find, keys.kid, "RS256")
         try:
-            one = asyncio.create_task(keys.find(kid, "RS256"))
+            one = asyncio.create_task(find())
             await asyncio.sleep(0)
             for _ in range(5):
-                assert await keys.find(kid, "RS256") is not None
+                assert await find() is not None
             assert not one.done()
         finally:
-            oidc.gate.set()
+            keys.oidc.gate.set()
         assert await one is not None
 
     asyncio.run(ask())
@@ -187,13 +178,11 @@ def test_one_request_waits_for_the_issuer_and_the_others_go_on(
         (JWKS, "x" * (256 * 1024 + 1)),
     ],
 )
-def test_a_strange_answer_is_as_none(
-    oidc: Provider, keys: IssuerKeys, path: str, answer: Any
-) -> None:
+def test_a_strange_answer_is_as_none(keys: Keys, path: str, answer: Any) -> None:
     if isinstance(answer, dict) and answer.get("issuer", "") is None:
-        answer = answer | {"issuer": oidc.issuer}
-    oidc.answers[path] = answer
-    assert is_away(keys, oidc.keys[0].kid)
+        answer = answer | {"issuer": keys.oidc.issuer}
+    keys.oidc.answers[path] = answer
+    assert keys.is_away(keys.kid)
 
 
 @pytest.mark.parametrize(
@@ -212,22 +201,22 @@ def test_a_strange_answer_is_as_none(
     ],
 )
 def test_only_public_keys_for_signatures_are_taken(
-    oidc: Provider, keys: IssuerKeys, spoil: Callable[[Any], object]
+    keys: Keys, spoil: Callable[[Any], object]
 ) -> None:
-    oidc.answers[JWKS] = {"keys": [spoil(oidc.keys[0])]}
-    assert not found(keys, oidc.keys[0].kid)
+    keys.oidc.answers[JWKS] = {"keys": [spoil(keys.oidc.keys[0])]}
+    assert not keys.found(keys.kid)
 
 
 def test_a_key_is_for_the_algorithms_of_its_kind_and_may_be_the_only_one(
-    oidc: Provider, keys: IssuerKeys, clock: ManualClock
+    keys: Keys,
 ) -> None:
     for algorithm, is_found in (("RS256", True), ("PS256", True), ("ES256", False)):
-        assert found(keys, oidc.keys[0].kid, algorithm) is is_found
+        assert keys.found(keys.kid, algorithm) is is_found
     # A token need not name the only key of the issuer.
-    assert found(keys, None)
-    oidc.keys.append(RSAKey.generate_key(2048, auto_kid=True))
-    clock.advance(10 * MINUTE)
-    assert not found(keys, None)
+    assert keys.found(None)
+    keys.oidc.keys.append(RSAKey.generate_key(2048, auto_kid=True))
+    keys.clock.advance(10 * MINUTE)
+    assert not keys.found(None)
 
 
 # The time of collection, which may be long ago.
@@ -458,8 +447,7 @@ def test_the_configuration_chooses_the_clients(
 ) -> None:
     own: list[dict[str, Any]] = [{"azp": "cli"}, {"client_id": "cli"}]
     for each in own:
-        token = oidc.token(**each)
-        assert server.caller(token, clients=["cli"]).subject == "ann"
+        assert server.caller(oidc.token(**each), clients=["cli"]).subject == "ann"
     refusal = server.refusal(oidc.token(**claims), clients=["cli"])
     assert refusal == "it was given to another client"
 

@@ -32,7 +32,7 @@ from tests.http.serving import Calling, get, is_problem
 from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from go_scheduler.http.access.login import DeviceCode
@@ -133,49 +133,50 @@ TOKEN = "/token"
 PENDING = "authorization_pending"
 
 
-@pytest.fixture(scope="module")
-def server(served_provider: Provider) -> Iterator[str]:
-    """The URL of a server that takes the provider's tokens."""
-    issuer = OidcIssuer(
-        issuer=served_provider.issuer, audience=AUDIENCE, client_id=CLIENT
-    )
-    app = probing(access=BearerAccess(issuer=issuer, tls=TLS))
-    with served(lambda _: app) as port:
-        yield f"http://127.0.0.1:{port}"
-
-
 @pytest.fixture
 def file(tmp_path: Path) -> TokenFile:
     return TokenFile(tmp_path / "kept" / "tokens.json")
 
 
-@pytest.fixture
-def logins(file: TokenFile, now: ManualClock) -> Logins:
-    return Logins(file, clock=now, tls=TLS)
+class House:
+    """A command line that signs in at a provider, and the file of its tokens."""
+
+    def __init__(self, oidc: Provider, file: TokenFile, clock: ManualClock) -> None:
+        self.oidc, self.file, self.clock = oidc, file, clock
+        self.logins = Logins(file, clock=clock, tls=TLS)
+        # The settings that the server would answer.
+        self.known = {
+            "issuer": oidc.issuer,
+            "client_id": CLIENT,
+            "scope": "openid jobs:read",
+        }
+
+    def by_device(self, person: Callable[[DeviceCode], object]) -> None:
+        self.logins.login_by_device(SERVER, person, **self.known)
+
+    def by_browser(self, person: Callable[[str], object]) -> Login:
+        # A browser needs the clock of the system.
+        logins = Logins(self.file, tls=TLS)
+        return logins.login_by_browser(SERVER, person, **self.known)
+
+    def token(self) -> str | None:
+        return self.logins.token(SERVER)
+
+    def kept(self) -> Login:
+        login = self.file.get(SERVER)
+        assert login is not None
+        return login
+
+    def answer_device(self, **changed: object) -> None:
+        """Have the provider give this for a device."""
+        uri = f"{self.oidc.issuer}/device"
+        answer = {"user_code": "A", "device_code": "b", "verification_uri": uri}
+        self.oidc.answers["/device_authorization"] = answer | changed
 
 
 @pytest.fixture
-def browsing(file: TokenFile) -> Logins:
-    """With the clock of the system, which a browser needs."""
-    return Logins(file, tls=TLS)
-
-
-@pytest.fixture
-def known(oidc: Provider) -> dict[str, str]:
-    """The settings that the server would answer."""
-    return {"issuer": oidc.issuer, "client_id": CLIENT, "scope": "openid jobs:read"}
-
-
-@pytest.fixture
-def device(oidc: Provider) -> dict[str, Any]:
-    """The answer that the provider gives for a device."""
-    answer: dict[str, Any] = {
-        "user_code": "A",
-        "device_code": "b",
-        "verification_uri": f"{oidc.issuer}/device",
-    }
-    oidc.answers["/device_authorization"] = answer
-    return answer
+def house(oidc: Provider, file: TokenFile, now: ManualClock) -> House:
+    return House(oidc, file, now)
 
 
 def agree(shown: DeviceCode) -> None:
@@ -199,53 +200,47 @@ def query_of(url: str) -> dict[str, str]:
     return {key: values[0] for key, values in parse_qs(urlsplit(url).query).items()}
 
 
-class TestWholeWay:
-    def test_a_server_says_who_gives_tokens(self, oidc: Provider, server: str) -> None:
-        assert get(f"{server}{METADATA}").json() == {
-            "resource": server,
+def test_a_server_says_who_gives_tokens(oidc: Provider) -> None:
+    issuer = OidcIssuer(issuer=oidc.issuer, audience=AUDIENCE, client_id=CLIENT)
+    app = probing(access=BearerAccess(issuer=issuer, tls=TLS))
+    with Calling(app, url="http://127.0.0.1:8710") as http:
+        assert http.get(METADATA).json() == {
+            "resource": "http://127.0.0.1:8710",
             "authorization_servers": [oidc.issuer],
             "scopes_supported": sorted(PATHS),
             "bearer_methods_supported": ["header"],
             "client_id": CLIENT,
         }
-        for app in (probing(), with_keys(Key(scopes=[]))):
-            with Calling(app) as http:
-                assert is_problem(http.get(METADATA), 404, "no-issuer")
+    for app in (probing(), with_keys(Key(scopes=[]))):
+        with Calling(app) as http:
+            assert is_problem(http.get(METADATA), 404, "no-issuer")
 
-    def test_a_login_that_cannot_be_is_refused(
-        self, oidc: Provider, logins: Logins, known: dict[str, str]
-    ) -> None:
-        oidc.answers[METADATA] = {}
-        http = "http://tasks.example.org"
-        client = {"client_id": CLIENT}
-        wrong: list[tuple[str, dict[str, str], str]] = [
-            (http, known, "sent by https alone"),
-            (oidc.issuer, {}, "give a client"),
-            (oidc.issuer, client, "issuer must be an https URL"),
-        ]
+
+def test_a_login_that_cannot_be_is_refused(house: House) -> None:
+    house.oidc.answers[METADATA] = {}
+    wrong: list[tuple[str, dict[str, str], str]] = [
+        ("http://tasks.example.org", house.known, "sent by https alone"),
+        (house.oidc.issuer, {}, "give a client"),
+        (house.oidc.issuer, {"client_id": CLIENT}, "issuer must be an https URL"),
+    ]
+    with served(lambda _: probing()) as port:
+        wrong.append((f"http://127.0.0.1:{port}", {}, "takes from GO_SCHEDULER_TOKEN"))
         for url, given, why in wrong:
             with pytest.raises(LoginError, match=why):
-                logins.login_by_device(url, ignore, **given)
-        with (
-            served(lambda _: probing()) as port,
-            pytest.raises(LoginError, match="takes from GO_SCHEDULER_TOKEN"),
-        ):
-            logins.login_by_device(f"http://127.0.0.1:{port}", ignore)
+                house.logins.login_by_device(url, ignore, **given)
 
 
 class TestByDevice:
     """RFC 8628."""
 
-    def test_the_issuer_is_asked_as_often_as_it_wishes(
-        self, oidc: Provider, logins: Logins, now: ManualClock, known: dict[str, str]
-    ) -> None:
-        oidc.polled += [PENDING, "slow_down", PENDING]
-        logins.login_by_device(SERVER, agree, **known)
-        assert oidc.polled == []
-        assert now.elapsed() == (5 + 5 + 10 + 10) * SECOND
+    def test_the_issuer_is_asked_as_often_as_it_wishes(self, house: House) -> None:
+        house.oidc.polled += [PENDING, "slow_down", PENDING]
+        house.by_device(agree)
+        assert house.oidc.polled == []
+        assert house.clock.elapsed() == (5 + 5 + 10 + 10) * SECOND
 
     def test_an_issuer_that_is_away_is_asked_less_often(
-        self, oidc: Provider, file: TokenFile, known: dict[str, str]
+        self, oidc: Provider, file: TokenFile
     ) -> None:
         oidc.answers["/token"] = 502
 
@@ -255,34 +250,27 @@ class TestByDevice:
                 if self.elapsed() > 20 * SECOND:
                     oidc.answers.clear()
 
-        back = Back(SystemClock().now())
-        Logins(file, clock=back, tls=TLS).login_by_device(SERVER, agree, **known)
-        assert back.elapsed() == (5 + 10 + 20) * SECOND
+        house = House(oidc, file, Back(SystemClock().now()))
+        house.by_device(agree)
+        assert house.clock.elapsed() == (5 + 10 + 20) * SECOND
 
     def test_a_person_who_does_not_come_in_time_is_not_signed_in(
-        self,
-        oidc: Provider,
-        logins: Logins,
-        now: ManualClock,
-        known: dict[str, str],
-        device: dict[str, Any],
+        self, house: House
     ) -> None:
-        oidc.polled += [PENDING] * 9
-        device["expires_in"] = 50
+        house.oidc.polled += [PENDING] * 9
+        house.answer_device(expires_in=50)
         with pytest.raises(LoginError, match="in time: log in again"):
-            logins.login_by_device(SERVER, ignore, **known)
-        assert now.elapsed() == 45 * SECOND
-        assert oidc.polled == []
-        assert logins.token(SERVER) is None
+            house.by_device(ignore)
+        assert house.clock.elapsed() == 45 * SECOND
+        assert house.oidc.polled == []
+        assert house.token() is None
 
-    def test_a_person_who_refuses_is_not_signed_in(
-        self, oidc: Provider, logins: Logins, known: dict[str, str]
-    ) -> None:
+    def test_a_person_who_refuses_is_not_signed_in(self, house: House) -> None:
         def refuse(shown: DeviceCode) -> None:
-            oidc.granted[shown.code] = False
+            house.oidc.granted[shown.code] = False
 
         with pytest.raises(RefusedError) as refused:
-            logins.login_by_device(SERVER, refuse, **known)
+            house.by_device(refuse)
         assert refused.value.code == "access_denied"
 
     @pytest.mark.parametrize(
@@ -294,39 +282,27 @@ class TestByDevice:
         ],
     )
     def test_a_strange_code_is_refused(
-        self,
-        logins: Logins,
-        known: dict[str, str],
-        device: dict[str, Any],
-        wrong: dict[str, object],
+        self, house: House, wrong: dict[str, object]
     ) -> None:
-        device |= wrong
+        house.answer_device(**wrong)
         with pytest.raises(LoginError, match="no code for a device"):
-            logins.login_by_device(SERVER, ignore, **known)
+            house.by_device(ignore)
 
-    def test_missing_fields_have_the_defaults_of_the_rfc(
-        self,
-        oidc: Provider,
-        logins: Logins,
-        known: dict[str, str],
-        device: dict[str, Any],
-    ) -> None:
-        device |= {"user_code": "A\x1b[2J", "interval": 0, "expires_in": 10**12}
+    def test_missing_fields_have_the_defaults_of_the_rfc(self, house: House) -> None:
+        house.answer_device(user_code="A\x1b[2J", interval=0, expires_in=10**12)
         seen: list[DeviceCode] = []
         with pytest.raises(LoginError):
-            logins.login_by_device(SERVER, seen.append, **known)
+            house.by_device(seen.append)
         [shown] = seen
         assert (shown.code, shown.complete_url) == ("A[2J", None)
         assert shown.lasts == timedelta(minutes=30)
-        assert oidc.asked["/token"] == 1
+        assert house.oidc.asked["/token"] == 1
 
 
 class TestByBrowser:
     """Code flow, with PKCE, state and a callback on this machine."""
 
-    def test_each_login_has_secrets_of_its_own(
-        self, oidc: Provider, browsing: Logins, known: dict[str, str]
-    ) -> None:
+    def test_each_login_has_secrets_of_its_own(self, house: House) -> None:
         seen: list[dict[str, str]] = []
 
         def browsed(url: str) -> None:
@@ -334,159 +310,136 @@ class TestByBrowser:
             assert "Close this page" in browse(url)
 
         for _ in range(2):
-            browsing.login_by_browser(SERVER, browsed, **known)
+            house.by_browser(browsed)
         for each in seen:
             assert each["code_challenge_method"] == "S256"
             assert each["redirect_uri"].startswith("http://127.0.0.1:")
             assert each["scope"] == "openid jobs:read"
         for secret in ("state", "code_challenge"):
             assert len({each[secret] for each in seen}) == 2
-        assert oidc.codes == {}
+        assert house.oidc.codes == {}
 
     @pytest.mark.slow
-    def test_only_the_answer_to_this_login_is_taken(
-        self, oidc: Provider, browsing: Logins, known: dict[str, str]
-    ) -> None:
+    def test_only_the_answer_to_this_login_is_taken(self, house: House) -> None:
+        issuer = house.oidc.issuer
+
         def browsed(url: str) -> None:
             query = query_of(url)
             back, right = query["redirect_uri"], query["state"]
             for wrong in (
                 back,
-                f"{back}?code=a&state=b&iss={oidc.issuer}",
+                f"{back}?code=a&state=b&iss={issuer}",
                 f"{back}?code=a&state={right}",
                 f"{back}?code=a&state={right}&iss=https://evil.example",
-                f"{back}x?code=a&state={right}&iss={oidc.issuer}",
-                f"{back}?code=a&state=%ff&iss={oidc.issuer}",
+                f"{back}x?code=a&state={right}&iss={issuer}",
+                f"{back}?code=a&state=%ff&iss={issuer}",
             ):
                 answer = get(wrong)
                 assert answer.status_code == 400
                 assert answer.headers["Cache-Control"] == "no-store"
             browse(url)
             # A second answer changes nothing.
-            get(f"{back}?code=a&state={right}&iss={oidc.issuer}")
+            get(f"{back}?code=a&state={right}&iss={issuer}")
 
-        assert browsing.login_by_browser(SERVER, browsed, **known).access
+        assert house.by_browser(browsed).access
 
-    def test_an_issuer_need_not_name_itself(
-        self, oidc: Provider, browsing: Logins, known: dict[str, str]
-    ) -> None:
-        found = get(f"{oidc.issuer}{DISCOVERY}").json()
+    def test_an_issuer_need_not_name_itself(self, house: House) -> None:
+        found = get(f"{house.oidc.issuer}{DISCOVERY}").json()
         del found["authorization_response_iss_parameter_supported"]
         found["authorization_endpoint"] += "?realm=a"
-        oidc.answers[DISCOVERY] = found
-        assert browsing.login_by_browser(SERVER, browse, **known).access
+        house.oidc.answers[DISCOVERY] = found
+        assert house.by_browser(browse).access
 
     def test_a_person_who_refuses_or_does_not_come_is_not_signed_in(
-        self,
-        oidc: Provider,
-        browsing: Logins,
-        logins: Logins,
-        now: ManualClock,
-        known: dict[str, str],
+        self, house: House
     ) -> None:
         def bring_no_code(url: str) -> None:
             query = query_of(url)
             state, back = query["state"], query["redirect_uri"]
-            get(f"{back}?state={state}&iss={oidc.issuer}")
+            get(f"{back}?state={state}&iss={house.oidc.issuer}")
 
         with pytest.raises(RefusedError, match="the issuer refuses: no code"):
-            browsing.login_by_browser(SERVER, bring_no_code, **known)
-        oidc.granted[""] = False
+            house.by_browser(bring_no_code)
+        house.oidc.granted[""] = False
         with pytest.raises(RefusedError, match="the issuer refuses") as refused:
-            browsing.login_by_browser(SERVER, browse, **known)
+            house.by_browser(browse)
         assert refused.value.code == "access_denied"
         with pytest.raises(LoginError, match="in time: log in again"):
-            logins.login_by_browser(SERVER, ignore, **known)
-        assert now.elapsed() == timedelta(minutes=5)
+            house.logins.login_by_browser(SERVER, ignore, **house.known)
+        assert house.clock.elapsed() == timedelta(minutes=5)
 
 
 class TestKept:
     """The token that is sent, and the token that follows it."""
 
     @pytest.fixture(autouse=True)
-    def _signed_in(self, logins: Logins, known: dict[str, str]) -> None:
-        logins.login_by_device(SERVER, agree, **known)
+    def _signed_in(self, house: House) -> None:
+        house.by_device(agree)
 
-    def test_a_token_that_expires_soon_is_refreshed(
-        self, oidc: Provider, logins: Logins, now: ManualClock
-    ) -> None:
-        first = logins.token(SERVER)
-        now.advance(timedelta(seconds=269))
-        assert logins.token(SERVER) == first
-        now.advance(SECOND)
-        second = logins.token(SERVER)
+    def test_a_token_that_expires_soon_is_refreshed(self, house: House) -> None:
+        first = house.token()
+        house.clock.advance(timedelta(seconds=269))
+        assert house.token() == first
+        house.clock.advance(SECOND)
+        second = house.token()
         assert second not in (None, first)
-        assert logins.token(SERVER) == second
-        assert len(oidc.refreshes) == 1  # The used one is gone.
+        assert house.token() == second
+        assert len(house.oidc.refreshes) == 1  # The used one is gone.
 
-    def test_of_many_processes_one_refreshes_the_token(
-        self, oidc: Provider, file: TokenFile, now: ManualClock
-    ) -> None:
-        now.advance(timedelta(minutes=10))
+    def test_of_many_processes_one_refreshes_the_token(self, house: House) -> None:
+        house.clock.advance(timedelta(minutes=10))
         begin = threading.Barrier(4)
         found: list[str | None] = []
 
         def process() -> None:
-            own = Logins(TokenFile(file.path), clock=now, tls=TLS)
+            own = Logins(TokenFile(house.file.path), clock=house.clock, tls=TLS)
             begin.wait(FAILED_AFTER)
             found.append(own.token(SERVER))
 
         threads = [threading.Thread(target=process) for _ in range(4)]
-        before = oidc.asked["/token"]
+        before = house.oidc.asked["/token"]
         for each in threads:
             each.start()
         for each in threads:
             each.join(FAILED_AFTER)
         assert (len(found), len({*found})) == (4, 1)
-        assert oidc.asked["/token"] == before + 1
+        assert house.oidc.asked["/token"] == before + 1
 
     def test_an_issuer_that_is_away_can_be_asked_again_and_one_that_refuses_not(
-        self, oidc: Provider, logins: Logins, now: ManualClock
+        self, house: House
     ) -> None:
-        now.advance(timedelta(minutes=10))
-        oidc.answers["/token"] = 500
+        house.clock.advance(timedelta(minutes=10))
+        house.oidc.answers["/token"] = 500
         with pytest.raises(ProviderAwayError, match="answers 500"):
-            logins.token(SERVER)
-        oidc.answers.clear()
-        assert logins.token(SERVER) is not None
-        oidc.refreshes.clear()
-        now.advance(timedelta(minutes=10))
+            house.token()
+        house.oidc.answers.clear()
+        assert house.token() is not None
+        house.oidc.refreshes.clear()
+        house.clock.advance(timedelta(minutes=10))
         with pytest.raises(LoginError, match="expired: log in again"):
-            logins.token(SERVER)
+            house.token()
 
-    def test_an_issuer_may_give_no_new_refresh_token(
-        self,
-        oidc: Provider,
-        logins: Logins,
-        now: ManualClock,
-        known: dict[str, str],
-        file: TokenFile,
-    ) -> None:
-        before = file.get(SERVER)
-        assert before is not None
-        oidc.answers["/token"] = {"token_type": "Bearer", "access_token": "a"}
-        now.advance(timedelta(minutes=10))
-        assert logins.token(SERVER) == "a"
-        after = file.get(SERVER)
-        assert after is not None
-        assert after.refresh == before.refresh
+    def test_an_issuer_may_give_no_new_refresh_token(self, house: House) -> None:
+        before = house.kept().refresh
+        house.oidc.answers["/token"] = {"token_type": "Bearer", "access_token": "a"}
+        house.clock.advance(timedelta(minutes=10))
+        assert house.token() == "a"
+        assert house.kept().refresh == before
         # A login may have none at all, and no expiry.
-        logins.login_by_device(SERVER, agree, **known)
-        now.advance(timedelta(days=1))
-        assert logins.token(SERVER) == "a"
-        oidc.answers["/token"]["expires_in"] = 60
-        logins.login_by_device(SERVER, agree, **known)
-        now.advance(timedelta(days=1))
+        house.by_device(agree)
+        house.clock.advance(timedelta(days=1))
+        assert house.token() == "a"
+        house.oidc.answers["/token"]["expires_in"] = 60
+        house.by_device(agree)
+        house.clock.advance(timedelta(days=1))
         with pytest.raises(LoginError, match="has expired: log in again"):
-            logins.token(SERVER)
+            house.token()
 
-    def test_a_logout_holds_while_the_issuer_is_away(
-        self, oidc: Provider, logins: Logins
-    ) -> None:
-        oidc.answers[DISCOVERY] = 500
-        assert logins.logout(SERVER)
-        assert logins.token(SERVER) is None
-        assert not logins.logout(SERVER)
+    def test_a_logout_holds_while_the_issuer_is_away(self, house: House) -> None:
+        house.oidc.answers[DISCOVERY] = 500
+        assert house.logins.logout(SERVER)
+        assert house.token() is None
+        assert not house.logins.logout(SERVER)
 
 
 @pytest.mark.parametrize(
@@ -507,25 +460,25 @@ class TestKept:
     ],
 )
 def test_a_strange_answer_of_the_issuer_is_refused(
-    oidc: Provider, known: dict[str, str], path: str, answer: Any, why: str
+    house: House, path: str, answer: Any, why: str
 ) -> None:
     if path == DISCOVERY:
-        answer = get(f"{oidc.issuer}{DISCOVERY}").json() | answer
-    oidc.answers[path] = answer
+        answer = get(f"{house.oidc.issuer}{DISCOVERY}").json() | answer
+    house.oidc.answers[path] = answer
     with pytest.raises(LoginError, match=why):
-        LoginProvider.discover(**known, tls=TLS).tokens()
+        LoginProvider.discover(**house.known, tls=TLS).tokens()
 
 
 def test_an_error_of_the_issuer_is_shown_without_control_characters(
-    oidc: Provider, known: dict[str, str]
+    house: House,
 ) -> None:
-    provider = LoginProvider.discover(**known, tls=TLS)
-    url = f"{oidc.issuer}/token"
+    provider = LoginProvider.discover(**house.known, tls=TLS)
+    url = f"{house.oidc.issuer}/token"
     for error, code, text in (
         ("a\x1b[2Jb", "a[2Jb", f"{url} refuses: a[2Jb"),
         ("", "400", f"{url} refuses: 400"),
     ):
-        oidc.polled.append(error)
+        house.oidc.polled.append(error)
         with pytest.raises(RefusedError) as refused:
             provider.tokens()
         assert (refused.value.code, str(refused.value)) == (code, text)

@@ -42,6 +42,7 @@ from go_scheduler.http.configuration.sections import (
 from go_scheduler.http.jobs.jitter import JobDefaults
 from go_scheduler.http.serving import BusIntegration
 from go_scheduler.http.work.long_poll import LongPoll
+from tests.case_tables import table
 from tests.http.configuration.places import DOCS, YAML, load
 from tests.patience import FAILED_AFTER
 
@@ -245,23 +246,7 @@ def test_what_a_type_of_ones_own_is_called_cannot_be_that_of_another() -> None:
 
 @pytest.mark.parametrize(
     ("text", "told"),
-    [
-        ("{module: 'sys:path'}", r"types\.module, sys:path, must be a JobTypes, not"),
-        ("{module: 'sys'}", "must be a module and a name in it"),
-        (
-            "{shell: {commands: {a: {arguments: [no-such-program]}}}}",
-            r"types\.shell\.commands\.a: .*no-such-program",
-        ),
-        ("{webhook: {redirects: 99}}", r"types\.webhook: redirects"),
-        (
-            "{webhook: {secrets: {a: {value: x, hosts: []}}}}",
-            r"types\.webhook\.secrets\.a: hosts",
-        ),
-        ("{webhook: {secrets: {a: {vlaue: x}}}}", "did you mean value"),
-        ("{email: {host: a.example, sender: nobody}}", r"types\.email: sender"),
-        ("{shell: {comands: {}}}", "did you mean commands"),
-        ("{shell: {commands: {a: {argumnets: []}}}}", "did you mean arguments"),
-    ],
+    table("http/configuration/types_refused"),
 )
 def test_what_is_wrong_with_types_is_told(text: str, told: str) -> None:
     with pytest.raises(ConfigurationError, match=told):

@@ -32,6 +32,7 @@ from go_scheduler.http.configuration.loading import (
 from go_scheduler.http.configuration.section import Section
 from go_scheduler.http.configuration.showing import as_yaml, settings_of
 from go_scheduler.http.limits import Limits
+from tests.case_tables import table
 from tests.http.configuration.places import DOCS, YAML, load
 
 if TYPE_CHECKING:
@@ -217,40 +218,13 @@ access:
 @pytest.mark.parametrize(
     ("text", "told"),
     [
+        *table("http/configuration/no_configurations"),
         ("server: [", "settings.yaml, line 1: it is no YAML: "),
         ("a: b\n\tc: d", "settings.yaml, line 2: it is no YAML: "),
-        ("- server", "settings.yaml, line 1: it must have sections"),
-        ("5", "settings.yaml, line 1: it must have sections"),
-        ("log: {}\nlog: {}", "line 2: log is there twice, first in line 1"),
         ("a: \x00", "settings.yaml: it is no YAML: "),
-        ("server: {tls_key: a.pem}", "tls_certificate and tls_key need each other"),
-        ("server: 8710", "line 1: server: it must have settings of its own, as"),
-        ("store: {url: a, url_file: b}", "say url or url_file, not both"),
-        ("store: {url_file: none.txt}", "none.txt, which cannot be read: No such"),
         (f"a: &a [x]\n{BOMB}", "an alias repeats too much"),
-        ("server: &s {limits: *s}", "line 1: an alias repeats too much"),
-        ("log: &x {<<: *x}", "line 1: an alias repeats too much"),
-        ("log: {<<: 5}", "line 1: it is no YAML: expected a mapping"),
-        ("log: {}\non: {}", "line 2: on is no name as YAML reads it: put it in quot"),
-        ("7: {}", "line 1: 7 is no name as YAML reads it"),
-        ("[a]: {}", "line 1: a list or a mapping is no name as YAML reads it"),
-        ('"a\\ud800": {}', "is no name as YAML reads it"),
-        ("server: {host: no}", "server.host: it must be a text; what YAML reads as"),
-        ("server: {host: 2030-13-01}", "line 1: a value cannot be read: month must"),
         (f"server: {{port: {'9' * 5000}}}", "line 1: a value cannot be read: Exceeds"),
         (f"server: {'[' * 3000}", "settings.yaml: it is nested too deep"),
-        (
-            "server: {port: 99999999999999999999}",
-            "server.port: it must be at most 65535",
-        ),
-        ("scheduler: {lease: .nan}", "scheduler.lease: it must be a number of seconds"),
-        ("server: !!python/object/apply:os.getcwd []", "begins with ! has to be in q"),
-        ("store: {url: !secret x}", "line 1: it is no YAML: what begins with ! has to"),
-        ("store: {url: *secret }", "line 1: it is no YAML: what begins with * has to"),
-        ("a: {}\n---\nb: {}", "line 2: it is no YAML: but found another document"),
-        ("server: {limits: {<<: [{threads: 7}, 8]}}", "expected a mapping for merging"),
-        ("dispatch: {types: [a]}", "dispatch.types: it must have settings of its own"),
-        ("access: {keys: 5}", "access.keys: it must be a list, said as a whole"),
     ],
 )
 def test_what_is_no_configuration_is_refused(text: str, told: str) -> None:
@@ -281,9 +255,6 @@ def test_a_file_that_cannot_be_read_is_told() -> None:
     assert "it is no text" in refused("store: {url_file: secret}")[0]
     Path("loop").symlink_to("loop")
     assert "cannot be read" in refused("store: {url_file: loop}")[0]
-
-
-def test_a_file_that_may_not_be_read_is_told() -> None:
     # A folder is refused by the system, whoever runs the tests.
     with pytest.raises(ConfigurationError, match="cannot be read: Is a directory"):
         read_file(Path())
@@ -350,20 +321,7 @@ server: {tls_key_password: "x://a?b", limits: {rate: null}}
 
 @pytest.mark.parametrize(
     ("url", "shown"),
-    [
-        ("sqlite:///jobs.db", "sqlite:///jobs.db"),
-        ("postgresql://host/jobs", "postgresql://host/jobs"),
-        ("postgresql://ann@host/jobs", "postgresql://ann@host/jobs"),
-        ("postgresql://ann:a@b@host/jobs", "postgresql://ann:***@host/jobs"),
-        ("postgresql://host/jobs?password=x", "***"),
-        ("secret", "***"),
-        ("postgresql://host:secret/jobs", "***"),
-        ("postgresql://a%3Asecret@host/jobs", "***"),
-        ("postgresql://host/jobs;password=x", "***"),
-        ("postgresql://ann:x@[::1]:5432/jobs", "postgresql://ann:***@[::1]:5432/jobs"),
-        ("redis://ann:x@host?namespace=b%20c", "redis://ann:***@host?namespace=b%20c"),
-        ("redis://:x?namespace=x@host?namespace=b", "redis://:***@host?namespace=b"),
-    ],
+    table("http/configuration/urls_shown"),
 )
 def test_of_a_url_only_the_password_is_masked(url: str, shown: str) -> None:
     loaded = load(f"store: {url}")

@@ -15,6 +15,7 @@ from go_scheduler.dispatch import Dispatcher, open_bus
 from go_scheduler.handlers.job_types import MARK, JobTypes
 from go_scheduler.http.bodies.jobs import TypeAnswer
 from go_scheduler.testing.builders import SECOND
+from tests.case_tables import json_table
 from tests.http.jobs.conftest import ON_DEMAND, SEND, task
 from tests.http.serving import As, Calling, field_of, is_problem
 
@@ -81,17 +82,8 @@ def test_a_name_may_have_any_letters(http: Calling) -> None:
 @pytest.mark.parametrize(
     ("body", "field"),
     [
-        ({"schema": {"type": "nonsense"}}, "schema.type"),
-        ({"schema": {"$ref": "https://example.org/schema"}}, "schema"),
-        ({"schema": {"properties": {"a": {"pattern": "^(a+)+$"}}}}, "schema"),
-        ({"schema": {"patternProperties": {"^(a+)+$": False}}}, "schema"),
+        *json_table("http/jobs/types_refused"),
         ({"schema": {"description": "x" * 70_000}}, "schema"),
-        ({"schema": []}, "schema"),
-        ({"overlap": "maybe"}, "overlap"),
-        ({"max_queue": 0}, "max_queue"),
-        ({"when_full": "wait"}, "when_full"),
-        ({"schemas": {}}, "schemas"),
-        ({"description": 7}, "description"),
     ],
 )
 def test_a_wrong_type_is_refused_by_its_field(
