@@ -8,7 +8,7 @@ from threading import Event
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from sqlalchemy import create_engine, make_url, text
+from sqlalchemy import text
 
 from go_scheduler import (
     ConfigurationError,
@@ -47,6 +47,7 @@ from go_scheduler.triggers import IntervalTrigger, Trigger
 from go_scheduler.triggers.stored import UnknownTrigger
 from tests import servers
 from tests.conftest import seconds
+from tests.shop import engine_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -297,11 +298,9 @@ def test_what_is_lost_doubled_or_late_by_hand_in_a_database_is_found(
             assert finish(store, replace(each, started_at=each.execute_at))
         assert verdicts(store) == ["on time"] * 4
         at = {"lost": START + HOUR, "late": START + 2 * HOUR, "twice": START + 3 * HOUR}
-        engine = create_engine(make_url(url).set(drivername="postgresql+psycopg"))
-        with engine.begin() as connection:
+        with engine_of(url) as engine, engine.begin() as connection:
             for statement in BY_HAND:
                 connection.execute(text(statement), at)
-        engine.dispose()
         assert verdicts(store) == ["on time", "missed", "late", "doubled"]
 
 
