@@ -15,7 +15,6 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import psycopg
 import pytest
 from sqlalchemy import make_url, text
 
@@ -36,7 +35,7 @@ from go_scheduler.stores.sql.schema import DIALECTS, Schema, main, schema_sql
 from go_scheduler.stores.sql.store import SQLStore
 from go_scheduler.stores.sql.tables import metadata
 from tests.patience import FAILED_AFTER
-from tests.servers import fresh_database, libpq
+from tests.servers import connected, fresh_database
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -158,7 +157,7 @@ def run_sql(url: str, script: str) -> None:
         with closing(sqlite3.connect(make_url(url).database or "")) as file:
             file.executescript(script)
         return
-    with psycopg.connect(libpq(url), autocommit=True) as connection:
+    with connected(url) as connection:
         for statement in script.split(";\n"):
             connection.execute(statement.encode())
 

@@ -14,7 +14,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import uuid4
 
-import psycopg
 import pytest
 
 from go_scheduler.clock import ZERO
@@ -53,6 +52,8 @@ from tests.plans import ExplainingCockroachDBStore, ExplainingPostgreSQLStore, S
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from uuid import UUID
+
+    import psycopg
 
     from go_scheduler.models import TaskInstance
     from go_scheduler.stores.base import Store
@@ -172,7 +173,7 @@ def loaded(request: pytest.FixtureRequest, postgresql_server: str) -> Iterator[L
 
 def fill(url: str, count: int) -> None:
     """Let the server make rows, and the indexes when all rows are there."""
-    with connected(url) as connection:
+    with servers.connected(url) as connection:
         indexes = connection.execute(INDEXES).fetchall()
         for name, _ in indexes:
             connection.execute(f"DROP INDEX {name}".encode())
@@ -352,7 +353,7 @@ def test_whatever_statistics_say_nothing_reads_a_table(
         closing(ExplainingPostgreSQLStore(url)) as store,
     ):
         store.initialize()
-        with connected(url) as connection:
+        with servers.connected(url) as connection:
             leave_alone(connection)
             fill_with(connection, statistics)
 
@@ -380,7 +381,7 @@ def test_whatever_statistics_say_nothing_reads_a_table_on_cockroachdb(
         closing(ExplainingCockroachDBStore(url)) as store,
     ):
         store.initialize()
-        with connected(url) as connection:
+        with servers.connected(url) as connection:
             fill_with(connection, statistics)
 
         def explained(name: str) -> None:
@@ -412,17 +413,13 @@ def test_whatever_statistics_say_nothing_reads_a_table_on_cockroachdb(
 def none_collected(url: str) -> Iterator[None]:
     """Let the server look at no table by itself, not even at new ones."""
     setting = "CLUSTER SETTING sql.stats.automatic_collection.enabled"
-    with connected(url) as connection:
+    with servers.connected(url) as connection:
         [(before,)] = connection.execute(f"SHOW {setting}".encode()).fetchall()
         connection.execute(f"SET {setting} = false".encode())
         try:
             yield
         finally:
             connection.execute(f"SET {setting} = {before}".encode())
-
-
-def connected(url: str) -> psycopg.Connection:
-    return psycopg.connect(servers.libpq(url), autocommit=True)
 
 
 def fill_with(connection: psycopg.Connection, statistics: str) -> None:
@@ -637,7 +634,7 @@ def use(store: PostgreSQLStore, url: str, explained: Callable[[str], None]) -> N
 @contextmanager
 def locked(url: str, table: str, id: UUID, live: str = "") -> Iterator[None]:
     """A row that a user has locked, found by an index: else others would be as well."""
-    with connected(url) as user, user.transaction(force_rollback=True):
+    with servers.connected(url) as user, user.transaction(force_rollback=True):
         query = f"SELECT 1 FROM {table} WHERE id = %s {live} FOR UPDATE"
         assert user.execute(query.encode(), [id]).fetchone()
         yield
