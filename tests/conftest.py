@@ -25,7 +25,7 @@ from go_scheduler.models import TaskDefinition, TaskInstance
 from go_scheduler.running.state import NodeState
 from go_scheduler.scheduler import Scheduler
 from go_scheduler.testing import ManualClock
-from go_scheduler.testing.builders import LEASE, NODE, definition
+from go_scheduler.testing.builders import LEASE, NODE, Rig, definition
 from go_scheduler.testing.clock import START
 from tests import servers
 from tests.rabbitmq_servers import (
@@ -318,6 +318,12 @@ def store(clock: ManualClock, store_url: str) -> Iterator[Store]:
     """An empty store on the clock."""
     with servers.opened(store_url, clock, has_tables=True) as store:
         yield store
+
+
+@pytest.fixture
+def rig(store: Store, clock: ManualClock) -> Rig:
+    """The store, its clock and the calls that tests repeat."""
+    return Rig(store, clock)
 
 
 @pytest.fixture
