@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
     from go_scheduler.models import TaskDefinition, TaskInstance
     from go_scheduler.stores.base import Store
-    from go_scheduler.stores.messages import Claim, Claimant, Put
+    from go_scheduler.stores.messages import Claimant, Put
     from go_scheduler.testing.clock import ManualClock
 
 SETTINGS = settings(
@@ -123,48 +123,27 @@ class EarlyStore(MemoryStore):
     """Claims further ahead than it was told."""
 
     def claim_instances(
-        self,
-        claimant: Claimant,
-        *,
-        ahead: timedelta,
-        lead: timedelta,
-        limit: int,
-        lapsed: timedelta | None,
-        deadline: datetime,
-    ) -> Sequence[TaskInstance]:
+        self, claimant: Claimant, *, ahead: timedelta, **given: Any
+    ) -> Any:
         further = ahead + timedelta(seconds=10)
-        return super().claim_instances(
-            claimant,
-            ahead=further,
-            lead=lead,
-            limit=limit,
-            lapsed=lapsed,
-            deadline=deadline,
-        )
+        return super().claim_instances(claimant, ahead=further, **given)
 
 
 class ForgetfulStore(MemoryStore):
     """Starts nothing and says it did."""
 
-    def start_instances(
-        self, claimant: Claimant, claims: Sequence[Claim]
-    ) -> Answer[Sequence[TaskInstance]]:
+    def start_instances(self, claimant: Claimant, claims: Any) -> Any:
         return Answer(done=[self.get_instance(each.instance_id) for each in claims])
 
 
 class UnrevisedStore(MemoryStore):
     """Answers and stores a pause as if it were no change."""
 
-    def pause_definitions(
-        self, ids: Collection[UUID], *, note: str | None = None
-    ) -> Sequence[TaskDefinition]:
-        before = {
-            each.id: each for each in self.select_definitions(DefinitionFilter(ids=ids))
-        }
-        return [
-            replace(each, revision=before[each.id].revision)
-            for each in super().pause_definitions(ids, note=note)
-        ]
+    def pause_definitions(self, ids: Collection[UUID], **given: Any) -> Any:
+        before = self.select_definitions(DefinitionFilter(ids=ids))
+        revisions = {each.id: each.revision for each in before}
+        paused = super().pause_definitions(ids, **given)
+        return [replace(each, revision=revisions[each.id]) for each in paused]
 
 
 class FirstAgainStore(MemoryStore):

@@ -35,7 +35,7 @@ from go_scheduler.triggers.combining import (
     OnlyTrigger,
 )
 from go_scheduler.triggers.combining.compound import DEEPEST, FireTimeSearch
-from tests.case_tables import json_table
+from tests.case_tables import json_table, table
 from tests.patience import FAILED_AFTER
 from tests.triggers.combinations import (
     DAILY,
@@ -43,7 +43,6 @@ from tests.triggers.combinations import (
     END,
     HOUR,
     HOURLY,
-    MICROSECOND,
     MINUTE,
     NAIVE,
     NOON,
@@ -262,55 +261,12 @@ class TestParts:
 
 
 class TestDescriptions:
-    @pytest.mark.parametrize(
-        ("trigger", "form"),
-        [
-            (AnyOfTrigger([DAILY, HOURLY]), "{daily} or {hourly}"),
-            (
-                AnyOfTrigger([DAILY, AllOfTrigger([HOURLY])]),
-                "{daily} or (whenever all of {hourly})",
-            ),
-            (AllOfTrigger([DAILY, HOURLY]), "whenever both {daily} and {hourly}"),
-            (
-                AllOfTrigger([DAILY, HOURLY, AnyOfTrigger([DAILY])]),
-                "whenever all of {daily}, {hourly} and ({daily})",
-            ),
-            (ExceptTrigger(DAILY, "tests.june"), "{daily} except on tests.june"),
-            (
-                ExceptTrigger(HOURLY, [DAILY, "tests.june", "tests.weekends"]),
-                "{hourly} except on tests.june and tests.weekends except ({daily})",
-            ),
-            (ExceptTrigger(HOURLY, DAILY), "{hourly} except ({daily})"),
-            (
-                OnlyTrigger(ExceptTrigger(DAILY, "tests.june"), "tests.weekends"),
-                "{daily} except on tests.june only on tests.weekends",
-            ),
-            (
-                ExceptTrigger(AnyOfTrigger([DAILY, HOURLY]), "tests.june"),
-                "({daily} or {hourly}) except on tests.june",
-            ),
-            (
-                LimitedTrigger(DAILY, start=NOON, end=NOON + 9 * DAY, limit=5),
-                "{daily} starting 2030-06-01 08:00 until 2030-06-10 08:00, 5 times",
-            ),
-            (
-                LimitedTrigger(OnlyTrigger(DAILY, "tests.june"), start=NOON + SECOND),
-                "{daily} only on tests.june starting 2030-06-01 08:00:01",
-            ),
-            (
-                LimitedTrigger(LimitedTrigger(DAILY, limit=2), end=NOON + MICROSECOND),
-                "({daily}, 2 times) until 2030-06-01 08:00:00.000001",
-            ),
-            (LimitedTrigger(DAILY, limit=1), "{daily}, once"),
-            (LimitedTrigger(DAILY, duration=3 * DAY), "{daily} for 72 hours"),
-            (LimitedTrigger(DAILY), "{daily} from now on"),
-        ],
-    )
+    @pytest.mark.parametrize(("made", "form"), table("triggers/combined_descriptions"))
     def test_it_is_put_together_from_those_of_its_parts(
-        self, trigger: Trigger, form: str
+        self, made: str, form: str
     ) -> None:
         daily, hourly = DAILY.describe(), HOURLY.describe()
-        assert trigger.describe() == form.format(daily=daily, hourly=hourly)
+        assert eval(made).describe() == form.format(daily=daily, hourly=hourly)
 
     def test_times_are_those_of_its_zone_or_utc(self) -> None:
         every = IntervalTrigger(HOUR, NOON)

@@ -331,39 +331,35 @@ class TestFarCount:
         assert FarCount(times).local(first, last, maxsize) == expected
 
 
+BERLIN = ZoneInfo("Europe/Berlin")
+HOUR = timedelta(hours=1)
+LONG = datetime(1903, 1, 1, tzinfo=UTC)
+
+
 class TestCount:
     @pytest.mark.parametrize(
-        ("rule", "step"),
+        ("rule", "start", "last"),
         [
-            ("FREQ=DAILY", DAY),
-            ("FREQ=WEEKLY;INTERVAL=3", 21 * DAY),
-            ("FREQ=SECONDLY;INTERVAL=999983", 999_983 * SECOND),
-            ("FREQ=HOURLY;INTERVAL=23;BYMINUTE=0", timedelta(hours=23)),
+            ("FREQ=DAILY", LONG, 77_776 * DAY),
+            ("FREQ=WEEKLY;INTERVAL=3", LONG, 77_776 * 21 * DAY),
+            ("FREQ=SECONDLY;INTERVAL=999983", LONG, 77_776 * 999_983 * SECOND),
+            ("FREQ=HOURLY;INTERVAL=23;BYMINUTE=0", LONG, 77_776 * 23 * HOUR),
+            # Hours that pass are counted, in any zone.
+            ("FREQ=HOURLY", datetime(1990, 1, 1, tzinfo=BERLIN), 77_776 * HOUR),
         ],
     )
     def test_the_last_time_is_found_from_just_before_it(
-        self, rule: str, step: timedelta
+        self, rule: str, start: datetime, last: timedelta
     ) -> None:
-        start = datetime(1903, 1, 1, tzinfo=UTC)
-        last = start + 77_776 * step
-        for after, expected in ((last - MICROSECOND, last), (last, None)):
-            trigger = RecurrenceTrigger(f"{rule};COUNT=77777", start=start)
-            assert trigger.next_fire_time(after) == expected
+        check_last(f"{rule};COUNT=77777", start, start.astimezone(UTC) + last)
 
     def test_a_change_of_the_clocks_on_another_day_is_not_counted(self) -> None:
-        start = datetime(1990, 1, 1, tzinfo=ZoneInfo("Europe/Berlin"))
-        last = start + 7 * 2999 * DAY + timedelta(hours=23)
-        rule = f"FREQ=HOURLY;BYDAY=MO;COUNT={3000 * 24}"
-        for after, expected in ((last - MICROSECOND, last), (last, None)):
-            trigger = RecurrenceTrigger(rule, start=start)
-            assert trigger.next_fire_time(after) == expected
+        start = datetime(1990, 1, 1, tzinfo=BERLIN)
+        last = start + 7 * 2999 * DAY + 23 * HOUR
+        check_last(f"FREQ=HOURLY;BYDAY=MO;COUNT={3000 * 24}", start, last)
 
-    def test_what_counts_hours_counts_those_that_pass_in_any_zone(self) -> None:
-        start = datetime(1990, 1, 1, tzinfo=UTC)
-        last = start + timedelta(hours=77_776)
-        for after, expected in ((last - MICROSECOND, last), (last, None)):
-            trigger = RecurrenceTrigger(
-                "FREQ=HOURLY;COUNT=77777",
-                start=start.astimezone(ZoneInfo("Europe/Berlin")),
-            )
-            assert trigger.next_fire_time(after) == expected
+
+def check_last(rule: str, start: datetime, last: datetime) -> None:
+    for after, expected in ((last - MICROSECOND, last), (last, None)):
+        trigger = RecurrenceTrigger(rule, start=start)
+        assert trigger.next_fire_time(after) == expected
