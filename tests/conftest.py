@@ -274,11 +274,18 @@ def empty_database_url(postgresql_server: str) -> Iterator[Callable[[], str]]:
         yield lambda: stack.enter_context(servers.fresh_database(postgresql_server))
 
 
-@pytest.fixture(params=["memory", *SHARED])
-def engine(request: pytest.FixtureRequest) -> str:
-    """The kind of store that the test runs on."""
-    kind: str = request.param
-    return kind
+def engines(kinds: Sequence[Any]) -> Any:
+    """A fixture ``engine``: the kinds of stores that a module's tests run on."""
+
+    @pytest.fixture(params=kinds)
+    def engine(request: pytest.FixtureRequest) -> str:
+        kind: str = request.param
+        return kind
+
+    return engine
+
+
+engine = engines(["memory", *SHARED])
 
 
 @pytest.fixture(autouse=True)

@@ -41,7 +41,7 @@ from go_scheduler.testing.builders import (
 from go_scheduler.testing.clock import START
 from go_scheduler.testing.settling import settle
 from tests import servers
-from tests.conftest import LOCKING
+from tests.conftest import LOCKING, engines
 from tests.faults import failing_statements
 
 if TYPE_CHECKING:
@@ -60,11 +60,7 @@ MANY = 100
 INSTANCES, DEFINITIONS = "task_instances", "task_definitions"
 
 
-@pytest.fixture(params=LOCKING)
-def engine(request: pytest.FixtureRequest) -> str:
-    """The kind of store."""
-    kind: str = request.param
-    return kind
+engine = engines(LOCKING)
 
 
 class Locks(Rig):

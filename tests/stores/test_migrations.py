@@ -34,6 +34,7 @@ from go_scheduler.stores.sql.database import Lane
 from go_scheduler.stores.sql.schema import DIALECTS, Schema, main, schema_sql
 from go_scheduler.stores.sql.store import SQLStore
 from go_scheduler.stores.sql.tables import metadata
+from tests.conftest import SQL, engines
 from tests.patience import FAILED_AFTER
 from tests.servers import connected, fresh_database
 
@@ -45,11 +46,6 @@ if TYPE_CHECKING:
 
     from go_scheduler import TaskInstance
 
-ENGINES = [
-    "sqlite",
-    pytest.param("postgresql", marks=pytest.mark.slow),
-    pytest.param("cockroachdb", marks=pytest.mark.slow),
-]
 HEAD = history().head
 VERSIONS = Path(__file__).parent / "versions"
 LONG = History(VERSIONS)
@@ -58,11 +54,7 @@ FIRST, MIDDLE, LAST = (each.revision for each in LONG.after(None))
 SECOND = timedelta(seconds=1)
 
 
-@pytest.fixture(params=ENGINES)
-def engine(request: pytest.FixtureRequest) -> str:
-    """The kind of database."""
-    kind: str = request.param
-    return kind
+engine = engines(["sqlite", *SQL[1:]])
 
 
 @pytest.fixture

@@ -43,7 +43,7 @@ from go_scheduler.testing.clock import START
 from go_scheduler.testing.settling import settle
 from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
 from tests import servers
-from tests.conftest import LOCKING
+from tests.conftest import LOCKING, engines
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -61,11 +61,8 @@ LIST = "WHERE task_definitions.owner ="
 POSTGRESQL = pytest.mark.parametrize("engine", LOCKING[:1])
 
 
-@pytest.fixture(params=LOCKING)
-def engine(request: pytest.FixtureRequest) -> str:
-    """The kind of store: on SQLite nobody else writes within a transaction."""
-    kind: str = request.param
-    return kind
+# On SQLite nobody else writes within a transaction.
+engine = engines(LOCKING)
 
 
 @pytest.fixture
