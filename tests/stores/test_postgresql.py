@@ -21,11 +21,11 @@ from go_scheduler.errors import (
     StoreError,
     StoreUnavailableError,
 )
-from go_scheduler.models import Cancelled, Outcome, Silence, Stage, State
+from go_scheduler.models import Cancelled, Silence, Stage, State
 from go_scheduler.policies import Overlap
 from go_scheduler.stores.cockroachdb import CockroachDBDialect
 from go_scheduler.stores.filters import DefinitionFilter
-from go_scheduler.stores.messages import Addition, RunOutcome
+from go_scheduler.stores.messages import Addition
 from go_scheduler.stores.postgresql import driver
 from go_scheduler.stores.postgresql.dialect import PostgreSQLDialect
 from go_scheduler.stores.postgresql.store import PostgreSQLStore
@@ -36,9 +36,9 @@ from go_scheduler.stores.sql.reader import ContentsCache
 from go_scheduler.stores.sql.rows import UNREADABLE, read_definition, silences_of
 from go_scheduler.stores.sqlite import database as sqlite_database
 from go_scheduler.testing.builders import (
-    claim_of,
     counts_by_state,
     definition,
+    end_of,
     firing,
     put,
     running,
@@ -149,9 +149,7 @@ def test_a_users_connection_may_belong_to_another_driver(
     pytest.importorskip("asyncpg")
     limited, unlimited = task(key=1, max_queue=2), put(store, task(key=2))
     run = running(store, definition(key=3))
-    ended = RunOutcome(
-        claim=claim_of(run), started_at=START, outcome=Outcome.COMPLETED, result="7"
-    )
+    ended = end_of(run, result="7")
 
     def write(connection: Connection) -> None:
         joined = store.join(connection)
