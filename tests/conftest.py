@@ -28,11 +28,7 @@ from go_scheduler.testing import ManualClock
 from go_scheduler.testing.builders import LEASE, NODE, Rig, definition
 from go_scheduler.testing.clock import START
 from tests import servers
-from tests.rabbitmq_servers import (
-    REQUIRE_RABBITMQ,
-    missing_rabbitmq,
-    running_rabbitmq,
-)
+from tests.rabbitmq_servers import REQUIRE_RABBITMQ, missing_rabbitmq, running_rabbitmq
 from tests.redis_servers import REQUIRE_REDIS, missing_redis, running_redis
 from tests.shop import METADATA, Shop
 

@@ -18,22 +18,11 @@ from go_scheduler import health, models, policies, settings
 from go_scheduler.checks import NAME_LIMIT, NOTE_LIMIT
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.json import freeze
-from go_scheduler.models import (
-    METADATA_LIMIT,
-    State,
-    TaskDefinition,
-    TaskInstance,
-)
+from go_scheduler.models import METADATA_LIMIT, State, TaskDefinition, TaskInstance
 from go_scheduler.models.values import changed, trusted
 from go_scheduler.policies import CatchUp, Overlap, RetryPolicy
 from go_scheduler.stores.messages import Addition, Claim, RunOutcome
-from go_scheduler.testing.builders import (
-    HOUR,
-    HOURLY,
-    MINUTE,
-    WAITING,
-    definition,
-)
+from go_scheduler.testing.builders import HOUR, HOURLY, MINUTE, WAITING, definition
 from go_scheduler.testing.clock import START
 from go_scheduler.triggers import ExecuteOnceTrigger
 from tests.conftest import instance

@@ -16,11 +16,7 @@ from sqlalchemy import create_engine, event, exc, select
 
 from go_scheduler import Scheduler
 from go_scheduler.clock import ZERO
-from go_scheduler.errors import (
-    ConfigurationError,
-    StoreError,
-    StoreUnavailableError,
-)
+from go_scheduler.errors import ConfigurationError, StoreError, StoreUnavailableError
 from go_scheduler.stores.base import LOOKED_AT
 from go_scheduler.stores.cockroachdb import (
     CockroachDBDialect,

@@ -41,21 +41,12 @@ from go_scheduler.testing.store.claims import (
     StartTests,
 )
 from go_scheduler.testing.store.cleanups import CleanupTests
-from go_scheduler.testing.store.edits import (
-    DeleteTests,
-    EditTests,
-    PauseTests,
-)
+from go_scheduler.testing.store.edits import DeleteTests, EditTests, PauseTests
 from go_scheduler.testing.store.firings import FireTests, WaitingTests
 from go_scheduler.testing.store.nodes import ThreadTests
 from go_scheduler.testing.store.runs import FinishTests, ReleaseTests
 from tests import servers
-from tests.faults import (
-    Proxy,
-    behind,
-    failing_statements,
-    unix_socket,
-)
+from tests.faults import Proxy, behind, failing_statements, unix_socket
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

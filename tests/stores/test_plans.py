@@ -28,12 +28,7 @@ from go_scheduler.stores.filters import (
     Filter,
     Order,
 )
-from go_scheduler.stores.messages import (
-    Addition,
-    Claim,
-    Firing,
-    Release,
-)
+from go_scheduler.stores.messages import Addition, Claim, Firing, Release
 from go_scheduler.stores.rules import Declaration
 from go_scheduler.stores.sql import counts
 from go_scheduler.stores.sql.reader import ContentsCache

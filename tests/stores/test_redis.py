@@ -21,11 +21,7 @@ from go_scheduler.errors import (
 from go_scheduler.models import Outcome, State, TaskDefinition
 from go_scheduler.stores.filters import DefinitionFilter, Filter, Order
 from go_scheduler.stores.hints import News
-from go_scheduler.stores.messages import (
-    Addition,
-    Announcement,
-    Retention,
-)
+from go_scheduler.stores.messages import Addition, Announcement, Retention
 from go_scheduler.stores.opening import open_store
 from go_scheduler.stores.redis import RedisStore, definition_calls, rows, server
 from go_scheduler.stores.redis.rows import time_text

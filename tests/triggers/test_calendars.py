@@ -23,11 +23,7 @@ from go_scheduler.triggers.calendars.calendar import (
     is_in,
     register_calendar,
 )
-from tests.triggers.combinations import (
-    Computed,
-    days_of,
-    days_of_year,
-)
+from tests.triggers.combinations import Computed, days_of, days_of_year
 
 if TYPE_CHECKING:
     from collections.abc import Callable

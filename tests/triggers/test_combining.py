@@ -11,10 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from go_scheduler.errors import (
-    ConfigurationError,
-    InvalidTriggerError,
-)
+from go_scheduler.errors import ConfigurationError, InvalidTriggerError
 from go_scheduler.triggers import (
     CronTrigger,
     ExecuteOnceTrigger,

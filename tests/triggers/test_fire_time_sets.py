@@ -33,9 +33,7 @@ from go_scheduler.triggers import (
 from go_scheduler.triggers.base import UndecidedError
 from go_scheduler.triggers.calendars.calendar import find_calendar
 from go_scheduler.triggers.combining.compound import FireTimeSearch, searchable_times_of
-from go_scheduler.triggers.fire_time_sets import (
-    SearchBudget,
-)
+from go_scheduler.triggers.fire_time_sets import SearchBudget
 from go_scheduler.triggers.recurrence.rule import FREQUENCIES
 from go_scheduler.triggers.recurrence.text import write_rule
 from tests.case_tables import table

@@ -17,11 +17,7 @@ from hypothesis import strategies as st
 
 from go_scheduler.errors import InvalidTriggerError
 from go_scheduler.triggers import RecurrenceTrigger
-from go_scheduler.triggers.recurrence.rule import (
-    FREQUENCIES,
-    RecurrenceRule,
-    Weekday,
-)
+from go_scheduler.triggers.recurrence.rule import FREQUENCIES, RecurrenceRule, Weekday
 from go_scheduler.triggers.recurrence.series import LocalTimes
 from go_scheduler.triggers.recurrence.years import FarCount
 from tests.case_tables import table

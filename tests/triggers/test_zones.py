@@ -24,9 +24,7 @@ from go_scheduler.triggers import (
     register_calendar,
 )
 from go_scheduler.triggers import zones as zones_module
-from go_scheduler.triggers.local_time import (
-    zone_changes,
-)
+from go_scheduler.triggers.local_time import zone_changes
 from go_scheduler.triggers.zones import load_zone
 from tests.triggers.cron_oracle import MICROSECOND, fire_times
 from tests.zones import ZONE, Zones, zones_in
