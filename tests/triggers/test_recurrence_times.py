@@ -173,50 +173,51 @@ def check(
         assert min(times.count(start, last, 3), 3) == min(3, len(found) - 1)
 
 
-class TestAgainstDateutil:
-    @settings(deadline=None, max_examples=20)
-    @given(rules(FREQUENCIES[:4]), STARTS)
-    def test_it_finds_what_a_walk_from_the_start_finds(
-        self, rule: RecurrenceRule, start: datetime
-    ) -> None:
-        if rule.frequency == "WEEKLY" and rule.positions:
-            # dateutil takes the first week to begin with the start.
-            start -= (start.weekday() - rule.week_start) % 7 * DAY
-        if rule.counts_weeks:
-            # It counts years from the one that the start is in, not from its week's.
-            week = start - (start.weekday() - rule.week_start) % 7 * DAY
-            assume((week + 3 * DAY).year == start.year)
-        years = {"YEARLY": 9, "MONTHLY": 3, "WEEKLY": 1, "DAILY": 1}[rule.frequency]
-        end = datetime(start.year + years, 12, 31, 23, 59, 59)  # noqa: DTZ001
-        check(rule, start, end, by_dateutil(rule, start, end))
+@settings(deadline=None, max_examples=20)
+@given(rules(FREQUENCIES[:4]), STARTS)
+def test_it_finds_what_a_walk_from_the_start_finds(
+    rule: RecurrenceRule, start: datetime
+) -> None:
+    if rule.frequency == "WEEKLY" and rule.positions:
+        # dateutil takes the first week to begin with the start.
+        start -= (start.weekday() - rule.week_start) % 7 * DAY
+    if rule.counts_weeks:
+        # It counts years from the one that the start is in, not from its week's.
+        week = start - (start.weekday() - rule.week_start) % 7 * DAY
+        assume((week + 3 * DAY).year == start.year)
+    years = {"YEARLY": 9, "MONTHLY": 3, "WEEKLY": 1, "DAILY": 1}[rule.frequency]
+    end = datetime(start.year + years, 12, 31, 23, 59, 59)  # noqa: DTZ001
+    check(rule, start, end, by_dateutil(rule, start, end))
 
-    @settings(deadline=None, max_examples=20)
-    @given(rules(FREQUENCIES[4:]), STARTS)
-    def test_it_finds_what_a_walk_along_the_clock_finds(
-        self, rule: RecurrenceRule, start: datetime
-    ) -> None:
-        length = {"HOURLY": 3600, "MINUTELY": 60, "SECONDLY": 1}[rule.frequency]
-        periods = 3_000 * rule.interval * timedelta(seconds=length)
-        end = start + min(periods, 200 * DAY)
-        check(rule, start, end, by_the_clock(rule, start, end))
 
-    @pytest.mark.parametrize("week_start", range(7))
-    def test_it_numbers_weeks_as_the_standard_does_and_dateutil_does_not(
-        self, week_start: int
-    ) -> None:
-        for number in (1, 52, 53, -1, -52, -53):
-            rule = RecurrenceRule(
-                frequency="YEARLY", weeks=(number,), week_start=week_start
-            )
-            for year in range(2018, 2030):
-                bits = rule.days_of(year)
-                first = date(year, 1, 1)
-                days = [first + each * DAY for each in range(366)]
-                assert [each for n, each in enumerate(days) if bits >> n & 1] == [
-                    each
-                    for each in days
-                    if each.year == year and number in week_numbers(each, week_start)
-                ]
+@settings(deadline=None, max_examples=20)
+@given(rules(FREQUENCIES[4:]), STARTS)
+def test_it_finds_what_a_walk_along_the_clock_finds(
+    rule: RecurrenceRule, start: datetime
+) -> None:
+    length = {"HOURLY": 3600, "MINUTELY": 60, "SECONDLY": 1}[rule.frequency]
+    periods = 3_000 * rule.interval * timedelta(seconds=length)
+    end = start + min(periods, 200 * DAY)
+    check(rule, start, end, by_the_clock(rule, start, end))
+
+
+@pytest.mark.parametrize("week_start", range(7))
+def test_it_numbers_weeks_as_the_standard_does_and_dateutil_does_not(
+    week_start: int,
+) -> None:
+    for number in (1, 52, 53, -1, -52, -53):
+        rule = RecurrenceRule(
+            frequency="YEARLY", weeks=(number,), week_start=week_start
+        )
+        for year in range(2018, 2030):
+            bits = rule.days_of(year)
+            first = date(year, 1, 1)
+            days = [first + each * DAY for each in range(366)]
+            assert [each for n, each in enumerate(days) if bits >> n & 1] == [
+                each
+                for each in days
+                if each.year == year and number in week_numbers(each, week_start)
+            ]
 
 
 def week_numbers(day: date, week_start: int) -> tuple[int, int]:
@@ -301,30 +302,29 @@ def far_rules(draw: st.DrawFn) -> RecurrenceRule:
     return replace(rule, interval=interval)
 
 
-class TestFarCount:
-    @settings(max_examples=80, deadline=None)
-    @given(
-        rule=far_rules(),
-        begin=st.integers(0, 10**8),
-        days=st.integers(0, 5000),
-        seconds=st.integers(0, 86_399),
-    )
-    @example(
-        RecurrenceRule(
-            frequency="WEEKLY", week_start=3, interval=5, weekdays=(Weekday(0),)
-        ),
-        *(0, 4000, 0),
-    )
-    @example(RecurrenceRule(frequency="DAILY", months=(7,)), 0, 2000, 0)
-    @example(RecurrenceRule(frequency="HOURLY", interval=24, months=(7,)), 0, 2000, 0)
-    def test_it_counts_the_times_between_two(
-        self, rule: RecurrenceRule, begin: int, days: int, seconds: int
-    ) -> None:
-        times = LocalTimes(rule, LONG_AGO)
-        first = LONG_AGO + begin * SECOND
-        last = first + days * DAY + seconds * SECOND
-        expected = times.count(first, last, maxsize)
-        assert FarCount(times).local(first, last, maxsize) == expected
+@settings(max_examples=80, deadline=None)
+@given(
+    rule=far_rules(),
+    begin=st.integers(0, 10**8),
+    days=st.integers(0, 5000),
+    seconds=st.integers(0, 86_399),
+)
+@example(
+    RecurrenceRule(
+        frequency="WEEKLY", week_start=3, interval=5, weekdays=(Weekday(0),)
+    ),
+    *(0, 4000, 0),
+)
+@example(RecurrenceRule(frequency="DAILY", months=(7,)), 0, 2000, 0)
+@example(RecurrenceRule(frequency="HOURLY", interval=24, months=(7,)), 0, 2000, 0)
+def test_it_counts_the_times_between_two(
+    rule: RecurrenceRule, begin: int, days: int, seconds: int
+) -> None:
+    times = LocalTimes(rule, LONG_AGO)
+    first = LONG_AGO + begin * SECOND
+    last = first + days * DAY + seconds * SECOND
+    expected = times.count(first, last, maxsize)
+    assert FarCount(times).local(first, last, maxsize) == expected
 
 
 BERLIN = ZoneInfo("Europe/Berlin")
@@ -332,27 +332,27 @@ HOUR = timedelta(hours=1)
 LONG = datetime(1903, 1, 1, tzinfo=UTC)
 
 
-class TestCount:
-    @pytest.mark.parametrize(
-        ("rule", "start", "last"),
-        [
-            ("FREQ=DAILY", LONG, 77_776 * DAY),
-            ("FREQ=WEEKLY;INTERVAL=3", LONG, 77_776 * 21 * DAY),
-            ("FREQ=SECONDLY;INTERVAL=999983", LONG, 77_776 * 999_983 * SECOND),
-            ("FREQ=HOURLY;INTERVAL=23;BYMINUTE=0", LONG, 77_776 * 23 * HOUR),
-            # Hours that pass are counted, in any zone.
-            ("FREQ=HOURLY", datetime(1990, 1, 1, tzinfo=BERLIN), 77_776 * HOUR),
-        ],
-    )
-    def test_the_last_time_is_found_from_just_before_it(
-        self, rule: str, start: datetime, last: timedelta
-    ) -> None:
-        check_last(f"{rule};COUNT=77777", start, start.astimezone(UTC) + last)
+@pytest.mark.parametrize(
+    ("rule", "start", "last"),
+    [
+        ("FREQ=DAILY", LONG, 77_776 * DAY),
+        ("FREQ=WEEKLY;INTERVAL=3", LONG, 77_776 * 21 * DAY),
+        ("FREQ=SECONDLY;INTERVAL=999983", LONG, 77_776 * 999_983 * SECOND),
+        ("FREQ=HOURLY;INTERVAL=23;BYMINUTE=0", LONG, 77_776 * 23 * HOUR),
+        # Hours that pass are counted, in any zone.
+        ("FREQ=HOURLY", datetime(1990, 1, 1, tzinfo=BERLIN), 77_776 * HOUR),
+    ],
+)
+def test_the_last_time_is_found_from_just_before_it(
+    rule: str, start: datetime, last: timedelta
+) -> None:
+    check_last(f"{rule};COUNT=77777", start, start.astimezone(UTC) + last)
 
-    def test_a_change_of_the_clocks_on_another_day_is_not_counted(self) -> None:
-        start = datetime(1990, 1, 1, tzinfo=BERLIN)
-        last = start + 7 * 2999 * DAY + 23 * HOUR
-        check_last(f"FREQ=HOURLY;BYDAY=MO;COUNT={3000 * 24}", start, last)
+
+def test_a_change_of_the_clocks_on_another_day_is_not_counted() -> None:
+    start = datetime(1990, 1, 1, tzinfo=BERLIN)
+    last = start + 7 * 2999 * DAY + 23 * HOUR
+    check_last(f"FREQ=HOURLY;BYDAY=MO;COUNT={3000 * 24}", start, last)
 
 
 def check_last(rule: str, start: datetime, last: datetime) -> None:
