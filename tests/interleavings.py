@@ -136,12 +136,6 @@ def _paused(store: Store, clock: ManualClock) -> Scene:
     return _scene(store, clock, instance)
 
 
-def _gone_by(store: Store, clock: ManualClock) -> Scene:
-    """One that has ended, and is not wanted any more."""
-    instance = ended(store, definition(key=9))
-    return _scene(store, clock, instance)
-
-
 def _excluding(store: Store, clock: ManualClock, *, starts: int) -> Scene:
     """Two that exclude each other, of which so many have asked for the slot."""
     new = replace(definition(key=9), overlap=Overlap.SKIP)

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from tests.protocol.checker import Name
 
-PHASES = ("ahead", "lead", "late")
-"""When a definition is due: later than the lead, within it, or it has been for long."""
 
 GUARDS = {
     "others": "within the lead a node fires what others own as well",

@@ -22,7 +22,14 @@ from go_scheduler.stores.filters import (
     Page,
 )
 from go_scheduler.stores.memory.store import MemoryStore
-from go_scheduler.stores.messages import Announcement, Answer, Claim, Position, Put
+from go_scheduler.stores.messages import (
+    Announcement,
+    Answer,
+    Claim,
+    Firing,
+    Position,
+    Put,
+)
 from go_scheduler.testing import ManualClock, StoreSuite
 from go_scheduler.testing.builders import Rig, at_once
 from go_scheduler.testing.clock import START
@@ -74,7 +81,7 @@ def broken(
     return type("Broken", (MemoryStore,), {method: call})
 
 
-def each(**changed: object) -> Callable[[MemoryStore, Any], object]:
+def each(**changed: object) -> Callable[[MemoryStore, Any], Any]:
     """Makes each row of a batch another one; a function makes a field of the row."""
 
     def change(store: MemoryStore, row: Any) -> Any:
@@ -114,12 +121,12 @@ def current_of(store: MemoryStore, row: Any) -> Claim:
     return current(store, row.claim)
 
 
-def as_stored(store: MemoryStore, row: Any) -> TaskDefinition:
+def as_stored(store: MemoryStore, row: Firing) -> TaskDefinition:
     """The definition of a firing as it is now."""
     return stored(store, row.definition)
 
 
-def of_any_revision(store: MemoryStore, row: Any) -> TaskDefinition:
+def of_any_revision(store: MemoryStore, row: Firing) -> TaskDefinition:
     """The definition of a firing as if it had been read just now."""
     return replace(row.definition, revision=as_stored(store, row).revision)
 
