@@ -57,6 +57,8 @@ RARE = {
     "server": "runs on PostgreSQL, CockroachDB or Redis what runs on SQLite too",
 }
 """Marks of the tests that a plain ``pytest`` leaves out, and ``--all`` runs."""
+SLOW = ("browser", "chaos", "documentation", "exhaustive")
+"""Those of them of which each test counts as ``slow`` too."""
 _LEFT_OUT: Counter[str] = Counter()
 STORES = "GO_SCHEDULER_TEST_STORES"
 """What ``--store`` is by default; processes of pytest-xdist know it as well."""
@@ -139,6 +141,8 @@ def pytest_collection_modifyitems(
     for each in items:
         if _needs("rabbitmq", each):
             each.add_marker("broker")
+        if any(map(each.get_closest_marker, SLOW)):
+            each.add_marker("slow")
         if _engine(each) in ENGINES[2:] and not config.option.store:
             each.add_marker("server")
         rare = next(filter(each.get_closest_marker, RARE), None)

@@ -152,7 +152,6 @@ def has_tests(page: Path) -> bool:
 
 
 @pytest.mark.documentation
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "example",
     [each for each in EXAMPLES if each not in IN_APPLICATIONS],
@@ -176,7 +175,6 @@ def test_hello_prints_what_it_says_on_each_store(
 
 
 @pytest.mark.documentation
-@pytest.mark.slow
 def test_hello_makes_the_file_that_its_url_names(tmp_path: Path) -> None:
     example = ROOT / "examples/hello.py"
     command = "python examples/hello.py sqlite:///hello.db"
@@ -214,7 +212,6 @@ def test_an_example_in_an_application_prints_what_it_says(
 
 
 @pytest.mark.documentation
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ["django", "flask"])
 def test_an_example_in_an_application_takes_memory_if_no_url_is_given(
     name: str, tmp_path: Path
@@ -250,7 +247,6 @@ def test_the_readmes_program_prints_what_it_says(tmp_path: Path) -> None:
 
 
 @pytest.mark.documentation
-@pytest.mark.slow
 def test_the_readmes_durable_program_has_one_definition_after_three_starts(
     tmp_path: Path,
 ) -> None:
@@ -265,7 +261,6 @@ def test_the_readmes_durable_program_has_one_definition_after_three_starts(
 
 
 @pytest.mark.documentation
-@pytest.mark.slow
 @pytest.mark.parametrize("page", [README, *PAGES], ids=lambda each: each.name)
 def test_the_snippets_of_a_page_run(
     page: Path, tmp_path: Path, request: pytest.FixtureRequest
@@ -306,7 +301,6 @@ def run_sql(url: str, text: str) -> None:
 
 
 @pytest.mark.documentation
-@pytest.mark.slow
 @pytest.mark.parametrize("page", [README, *PAGES], ids=lambda each: each.name)
 def test_the_commands_of_the_package_on_a_page_run(page: Path, tmp_path: Path) -> None:
     commands = re.findall(r"^\$ (python -m go_scheduler.+)$", page.read_text(), re.M)
@@ -318,7 +312,6 @@ def test_the_commands_of_the_package_on_a_page_run(page: Path, tmp_path: Path) -
 
 
 @pytest.mark.documentation
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "page", [each for each in PAGES if has_tests(each)], ids=lambda each: each.name
 )
@@ -372,7 +365,6 @@ class TestOwnTrigger(TriggerSuite):
 
 
 @pytest.mark.documentation
-@pytest.mark.slow
 class TestOwnStore(StoreSuite):
     """The example of a store of one's own keeps every promise."""
 

@@ -97,7 +97,6 @@ def test_a_password_that_is_wrong_is_no_store_that_is_away() -> None:
     )
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 class TestConflicts(
     EditTests,

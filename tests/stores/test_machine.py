@@ -184,7 +184,6 @@ class UnboundedStore(MemoryStore):
         self._tables.slots.take = lambda row: True  # type: ignore[method-assign]
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 def test_the_reference_store_is_like_itself() -> None:
     run_state_machine_as_test(MemoryMachine, settings=SETTINGS)
@@ -196,7 +195,6 @@ def test_our_stores_start_what_they_make_for_a_node(store: Store) -> None:
     assert len(fired.started) == 1
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("engine", SHARED)
 def test_a_store_in_a_database_is_like_the_reference_store(store_url: str) -> None:
@@ -213,7 +211,6 @@ def test_a_store_in_a_database_is_like_the_reference_store(store_url: str) -> No
     run_state_machine_as_test(Machine, settings=fewer)
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "broken",

@@ -215,7 +215,6 @@ SELECT gen_random_uuid(), 'once', '{}', 1, now() - n * interval '1 second'
 )
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 def test_every_statement_walks_its_index_and_no_further(loaded: Loaded) -> None:
     # Closed also if it fails: what stays open fails whatever is tested next.
@@ -234,7 +233,6 @@ def test_every_statement_walks_its_index_and_no_further(loaded: Loaded) -> None:
             assert scan.rows <= MOST_ROWS, f"{name}: {scan}"
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 def test_what_pages_show_is_read_from_the_ends_of_indexes(
     loaded: Loaded, monkeypatch: pytest.MonkeyPatch
@@ -309,7 +307,6 @@ def statistics(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 def test_whatever_statistics_say_nothing_reads_a_table(
     postgresql_server: str, statistics: str
@@ -331,7 +328,6 @@ def test_whatever_statistics_say_nothing_reads_a_table(
             assert scan.rows <= 10 * MOST_ROWS, f"{name}: {scan}"
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 def test_whatever_statistics_say_nothing_reads_a_table_on_cockroachdb(
     cockroachdb_url: str, statistics: str
