@@ -69,9 +69,6 @@ class Ownership(Model[State]):
         self._first = State("ahead", (0,) * shards, (node,) * nodes, changes)
         self._without = without
 
-    def first(self) -> State:
-        return self._first
-
     def alike(self, state: State) -> State:
         return state._replace(nodes=tuple(sorted(state.nodes)))
 
