@@ -10,11 +10,13 @@ import pytest
 from go_scheduler.client import Client
 from go_scheduler.clock import ZERO
 from go_scheduler.models import TaskDefinition
+from go_scheduler.scheduler import Scheduler
 from go_scheduler.stores.sql import inserts
 from go_scheduler.stores.sql.database import Lane
 from go_scheduler.stores.sql.reader import ContentsCache
 from go_scheduler.testing.builders import (
     HOUR,
+    MINUTE,
     SECOND,
     claim,
     claimed,
@@ -179,6 +181,16 @@ def test_what_another_node_has_put_into_a_class_of_its_own_is_claimed(
     clock.advance(SECOND)
     [found] = claim(store, queues=queues)
     assert found.id == given.id
+
+
+@pytest.mark.parametrize("engine", SQL)
+def test_an_idle_scheduler_asks_little(store: SQLStore, clock: ManualClock) -> None:
+    with Scheduler(lambda _: None, store, clock=clock):
+        # Until it knows that nothing has lapsed.
+        clock.advance(MINUTE)
+        with executed(store) as statements:
+            clock.advance(10 * MINUTE)
+    assert len(statements) <= 3.4 * 10 * 60
 
 
 # Contents: what of a definition changes seldom, which each process remembers.
