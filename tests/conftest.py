@@ -25,14 +25,10 @@ from go_scheduler.models import TaskDefinition, TaskInstance
 from go_scheduler.running.state import NodeState
 from go_scheduler.scheduler import Scheduler
 from go_scheduler.testing import ManualClock
-from go_scheduler.testing.builders import LEASE, NODE, definition
+from go_scheduler.testing.builders import LEASE, NODE, Rig, definition
 from go_scheduler.testing.clock import START
 from tests import servers
-from tests.rabbitmq_servers import (
-    REQUIRE_RABBITMQ,
-    missing_rabbitmq,
-    running_rabbitmq,
-)
+from tests.rabbitmq_servers import REQUIRE_RABBITMQ, missing_rabbitmq, running_rabbitmq
 from tests.redis_servers import REQUIRE_REDIS, missing_redis, running_redis
 from tests.shop import METADATA, Shop
 
@@ -61,6 +57,8 @@ RARE = {
     "server": "runs on PostgreSQL, CockroachDB or Redis what runs on SQLite too",
 }
 """Marks of the tests that a plain ``pytest`` leaves out, and ``--all`` runs."""
+SLOW = ("browser", "chaos", "documentation", "exhaustive")
+"""Those of them of which each test counts as ``slow`` too."""
 _LEFT_OUT: Counter[str] = Counter()
 STORES = "GO_SCHEDULER_TEST_STORES"
 """What ``--store`` is by default; processes of pytest-xdist know it as well."""
@@ -143,6 +141,8 @@ def pytest_collection_modifyitems(
     for each in items:
         if _needs("rabbitmq", each):
             each.add_marker("broker")
+        if any(map(each.get_closest_marker, SLOW)):
+            each.add_marker("slow")
         if _engine(each) in ENGINES[2:] and not config.option.store:
             each.add_marker("server")
         rare = next(filter(each.get_closest_marker, RARE), None)
@@ -274,11 +274,18 @@ def empty_database_url(postgresql_server: str) -> Iterator[Callable[[], str]]:
         yield lambda: stack.enter_context(servers.fresh_database(postgresql_server))
 
 
-@pytest.fixture(params=["memory", *SHARED])
-def engine(request: pytest.FixtureRequest) -> str:
-    """The kind of store that the test runs on."""
-    kind: str = request.param
-    return kind
+def engines(kinds: Sequence[Any]) -> Any:
+    """A fixture ``engine``: the kinds of stores that a module's tests run on."""
+
+    @pytest.fixture(params=kinds)
+    def engine(request: pytest.FixtureRequest) -> str:
+        kind: str = request.param
+        return kind
+
+    return engine
+
+
+engine = engines(["memory", *SHARED])
 
 
 @pytest.fixture(autouse=True)
@@ -318,6 +325,12 @@ def store(clock: ManualClock, store_url: str) -> Iterator[Store]:
     """An empty store on the clock."""
     with servers.opened(store_url, clock, has_tables=True) as store:
         yield store
+
+
+@pytest.fixture
+def rig(store: Store, clock: ManualClock) -> Rig:
+    """The store, its clock and the calls that tests repeat."""
+    return Rig(store, clock)
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import psycopg
 from sqlalchemy import event, exc, make_url
 
-from tests.servers import libpq
+from tests.servers import connected
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -66,15 +66,9 @@ def failing_statements(
             event.remove(engine, name, fail)
 
 
-@contextmanager
-def _connected(url: str) -> Iterator[psycopg.Connection[tuple[object, ...]]]:
-    with psycopg.connect(libpq(url), autocommit=True) as connection:
-        yield connection
-
-
 def kill_connections(url: str) -> None:
     """Let the server end all connections to a database, and wait until it has."""
-    with _connected(url) as connection:
+    with connected(url) as connection:
         told = connection.execute(
             "SELECT pid, pg_terminate_backend(pid) FROM pg_stat_activity"
             " WHERE datname = current_database() AND pid <> pg_backend_pid()"

@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from unittest.mock import Mock, patch
 from uuid import UUID
 
-import psycopg
 from psycopg.pq import TransactionStatus
 from sqlalchemy import event
 
@@ -71,6 +70,8 @@ from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    import psycopg
 
     from go_scheduler.stores.base import Store
     from go_scheduler.stores.sql.database import Lane
@@ -132,12 +133,6 @@ def _lapsed(store: Store, clock: ManualClock) -> Scene:
 def _paused(store: Store, clock: ManualClock) -> Scene:
     instance = running(store, definition(key=9))
     store.pause_definitions([UUID(int=9)], note="why")
-    return _scene(store, clock, instance)
-
-
-def _gone_by(store: Store, clock: ManualClock) -> Scene:
-    """One that has ended, and is not wanted any more."""
-    instance = ended(store, definition(key=9))
     return _scene(store, clock, instance)
 
 
@@ -475,7 +470,7 @@ class Interleavings:
             Caller(name, node, url, patient=patient)
             for name, node in {"a": NODE, "b": OTHER_NODE}.items()
         ]
-        self._server = psycopg.connect(servers.libpq(url), autocommit=True)
+        self._server = servers.connected(url)
         self._tables = [each.name for each in metadata.sorted_tables]
         [(name,)] = self._server.execute("SELECT current_database()")
         self._server.execute(f"ALTER DATABASE {name} SET deadlock_timeout = '10ms'")

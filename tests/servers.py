@@ -204,8 +204,13 @@ _SCANNED = (
 
 
 def _execute(url: str, statement: str) -> None:
-    with psycopg.connect(libpq(url), autocommit=True) as connection:
+    with connected(url) as connection:
         connection.execute(statement.encode())
+
+
+def connected(url: str) -> psycopg.Connection:
+    """A connection of somebody else's, each of whose statements commits by itself."""
+    return psycopg.connect(libpq(url), autocommit=True)
 
 
 def libpq(url: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from sqlalchemy import (
@@ -17,10 +18,10 @@ from sqlalchemy import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from contextlib import AbstractContextManager
 
-    from sqlalchemy import Connection
+    from sqlalchemy import URL, Connection, Engine
     from sqlalchemy.orm import Session
 
     Begin = Callable[[], AbstractContextManager[Connection | Session]]
@@ -33,16 +34,29 @@ class RollBack(Exception):
     """Ends a transaction."""
 
 
+def with_driver(url: str) -> URL:
+    """The URL of a store as users give it to SQLAlchemy."""
+    given = make_url(url)
+    if given.drivername.startswith("sqlite"):
+        return given
+    scheme = given.drivername.partition("+")[0]
+    return given.set(drivername=f"{scheme}+psycopg")
+
+
+@contextmanager
+def engine_of(url: str) -> Iterator[Engine]:
+    """A user's engine for the database of a store."""
+    engine = create_engine(with_driver(url))
+    yield engine
+    engine.dispose()
+
+
 class Shop:
     """A user's table, in the database that the store is in."""
 
     def __init__(self, url: str) -> None:
-        given = make_url(url)
-        if not given.drivername.startswith("sqlite"):
-            scheme = given.drivername.partition("+")[0]
-            given = given.set(drivername=f"{scheme}+psycopg")
-        self.url = given
-        self.engine = create_engine(given)
+        self.url = with_driver(url)
+        self.engine = create_engine(self.url)
 
     def order(self, connection: Connection | Session) -> None:
         """Write a row of the user's."""

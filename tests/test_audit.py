@@ -8,7 +8,7 @@ from threading import Event
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from sqlalchemy import create_engine, make_url, text
+from sqlalchemy import text
 
 from go_scheduler import (
     ConfigurationError,
@@ -21,9 +21,9 @@ from go_scheduler import (
     TaskDefinition,
     TaskDefinitionNotFoundError,
 )
-from go_scheduler.audit import AuditedTime, Verdict
+from go_scheduler.audit import AuditedDefinition, Verdict
 from go_scheduler.client import Client
-from go_scheduler.models import Outcome, Skipped
+from go_scheduler.models import Outcome, Skipped, State
 from go_scheduler.stores.filters import Filter, Order, Page
 from go_scheduler.stores.messages import Addition, Firing
 from go_scheduler.testing.builders import (
@@ -33,20 +33,17 @@ from go_scheduler.testing.builders import (
     OTHER_NODE,
     SECOND,
     TICK,
-    cancel,
-    claim,
+    Rig,
     definition,
-    finish,
-    fire,
     firing,
     put,
-    start,
 )
 from go_scheduler.testing.clock import START
 from go_scheduler.triggers import IntervalTrigger, Trigger
 from go_scheduler.triggers.stored import UnknownTrigger
 from tests import servers
 from tests.conftest import seconds
+from tests.shop import engine_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -59,259 +56,227 @@ if TYPE_CHECKING:
 FROM_START = IntervalTrigger(HOUR, anchor=START)
 
 
-def scheduled(store: Store, trigger: Trigger = FROM_START) -> TaskDefinition:
-    """A definition that fires at the clock's start, and each hour after."""
-    return put(store, definition(START, trigger=trigger))
+class Audited(Rig):
+    """A store with a definition that fires, and the audit of it."""
+
+    @property
+    def client(self) -> Client:
+        """Who asks for audits."""
+        return Client(self.store)
+
+    def scheduled(self, trigger: Trigger = FROM_START) -> TaskDefinition:
+        """A definition that fires at the clock's start, and each hour after."""
+        return self.put(definition(START, trigger=trigger))
+
+    def fire_at(
+        self, *hours: int, then: int, of: TaskDefinition | None = None
+    ) -> TaskDefinition:
+        """A definition after it has fired at these hours, and goes on at another."""
+        read = of or self.scheduled()
+        times = [START + hour * HOUR for hour in hours]
+        self.fire(read, *times, next_fire_time=START + then * HOUR)
+        return self.read(read)
+
+    def run(self, outcome: Outcome = Outcome.COMPLETED) -> None:
+        """Run what is due now, to this end."""
+        self.run_due(outcome, error="it broke")
+
+    def audited(
+        self, hours: float = 24, *, since: datetime = START, **options: Any
+    ) -> AuditedDefinition:
+        """The audit of the only definition, up to so many hours after the start."""
+        until = START + hours * HOUR
+        [found] = self.client.audit(since, until, **options)
+        assert found.error is None
+        return found
+
+    def verdicts(self, hours: float = 24, **options: Any) -> Sequence[str]:
+        """The verdicts on its fire times."""
+        found = self.audited(hours, **options)
+        return [each.verdict.value for each in found.times]
 
 
-def fired(store: Store, read: TaskDefinition, *hours: int, then: int) -> TaskDefinition:
-    """The definition after it has fired at these hours, and goes on at another one."""
-    times = [START + hour * HOUR for hour in hours]
-    fire(store, read, *times, next_fire_time=START + then * HOUR)
-    return store.get_definition(read.id)
+@pytest.fixture
+def rig(store: Store, clock: ManualClock) -> Audited:
+    """Any store."""
+    return Audited(store, clock)
 
 
-def run(store: Store, outcome: Outcome = Outcome.COMPLETED) -> None:
-    """Run what is due now, to this end."""
-    for each in start(store, *claim(store)):
-        assert finish(store, each, outcome, error="it broke")
+@pytest.fixture
+def memory(clock: ManualClock) -> Audited:
+    """For what is the same on any store."""
+    return Audited(MemoryStore(clock), clock)
 
 
-def audited(
-    store: Store, hours: int = 24, *, unchanged_since: datetime | None = None
-) -> Sequence[AuditedTime]:
-    """The fire times of the only definition."""
-    [found] = Client(store).audit(
-        START, START + hours * HOUR, unchanged_since=unchanged_since
-    )
-    assert found.error is None
-    return found.times
-
-
-def verdicts(
-    store: Store, hours: int = 24, *, unchanged_since: datetime | None = None
-) -> Sequence[str]:
-    """Their verdicts."""
-    found = audited(store, hours, unchanged_since=unchanged_since)
-    return [each.verdict.value for each in found]
-
-
-def test_each_fire_time_has_one_verdict(store: Store, clock: ManualClock) -> None:
-    of = fired(store, scheduled(store), 0, then=1)
-    run(store)
-    clock.advance(HOUR)
-    of = fired(store, of, 1, then=2)
-    clock.advance(MINUTE)
-    run(store)
-    clock.advance(59 * MINUTE)
-    of = fired(store, of, 2, then=3)
-    run(store, Outcome.FAILED)
-    clock.advance(HOUR)
+def test_each_fire_time_has_one_verdict(rig: Audited) -> None:
+    of = rig.fire_at(0, then=1)
+    rig.run()
+    rig.advance(HOUR)
+    of = rig.fire_at(1, then=2, of=of)
+    rig.advance(MINUTE)
+    rig.run()
+    rig.advance(59 * MINUTE)
+    of = rig.fire_at(2, then=3, of=of)
+    rig.run(Outcome.FAILED)
+    rig.advance(HOUR)
     # Four has been lost, and five was skipped.
-    of = fired(store, of, 3, then=5)
-    cancel(
-        store,
-        *store.select(
-            Filter(
-                definition_id=of.id,
-                fired_since=START + 3 * HOUR,
-                fired_before=clock.now() + TICK,
-            ),
-            order=Order.FIRE_TIME,
-            limit=1,
-        ),
-    )
-    clock.advance(3 * HOUR)
+    of = rig.fire_at(3, then=5, of=of)
+    rig.cancel(*rig.store.select(Filter(states=[State.PENDING])))
+    rig.advance(3 * HOUR)
     skipped = Skipped.itself(START + 5 * HOUR, "it was closed")
     step = firing(
         of, START + 6 * HOUR, skipped=skipped, next_fire_time=START + 7 * HOUR
     )
-    assert store.fire_definitions([step]).done
-    clock.advance(HOUR + TICK)
-    assert verdicts(store) == [
-        "on time",
-        "late",
-        "failed",
-        "cancelled",
-        "missed",
-        "skipped",
-        "waits",
-        "waits",
+    assert rig.store.fire_definitions([step]).done
+    rig.advance(HOUR + TICK)
+    found = rig.audited()
+    assert [(each.verdict.value, each.reason) for each in found.times] == [
+        ("on time", None),
+        ("late", "it began 1 min late"),
+        ("failed", "it broke"),
+        ("cancelled", None),
+        ("missed", "it has neither an instance nor a record"),
+        ("skipped", "it was closed"),
+        ("waits", "it has not begun"),
+        ("waits", "it has not been fired yet"),
     ]
-    times = audited(store)
-    assert [each.at for each in times] == [START + n * HOUR for n in range(8)]
-    assert times[1].late == MINUTE
-    assert times[1].reason == "it began 1 min late"
-    assert times[2].reason == "it broke"
-    assert times[4].reason == "it has neither an instance nor a record"
-    assert times[5].reason == "it was closed"
-    assert times[6].reason == "it has not begun"
-    assert times[7].reason == "it has not been fired yet"
-    [found] = Client(store).audit(START)
+    assert [each.at for each in found.times] == [START + n * HOUR for n in range(8)]
+    assert found.times[1].late == MINUTE
     assert found.counts[Verdict.WAITS] == 2
     assert [each.at for each in found.broken] == [START + 4 * HOUR]
 
 
-def test_the_first_of_several_runs_says_how_late_it_was(
-    store: Store, clock: ManualClock
-) -> None:
-    scheduled_once = fired(store, scheduled(store), 0, then=1)
-    [first] = start(store, *claim(store))
-    assert finish(store, first, None, retry_in=MINUTE, error="once")
-    clock.advance(MINUTE)
-    assert audited(store, 1)[0].reason == "it is to run again: once"
-    run(store)
-    [time] = audited(store, 1)
+def test_the_first_of_several_runs_says_how_late_it_was(rig: Audited) -> None:
+    rig.fire_at(0, then=1)
+    [first] = rig.start(*rig.claim())
+    assert rig.finish(first, None, retry_in=MINUTE, error="once")
+    rig.advance(MINUTE)
+    assert rig.audited(1).times[0].reason == "it is to run again: once"
+    rig.run()
+    [time] = rig.audited(1).times
     assert (time.verdict, time.late) == (Verdict.ON_TIME, timedelta())
-    assert time.instance_id == first.id
-    assert scheduled_once.revision == 1
+    assert (time.reason, time.instance_id) == ("it took 2 runs", first.id)
 
 
-def test_an_instance_that_was_skipped_says_why(
-    store: Store, clock: ManualClock
-) -> None:
-    fired(store, scheduled(store), 0, then=1)
-    run(store, Outcome.SKIPPED)
-    clock.advance(TICK)
-    [time] = audited(store, 1)
+def test_an_instance_that_was_skipped_says_why(rig: Audited) -> None:
+    rig.fire_at(0, then=1)
+    rig.run(Outcome.SKIPPED)
+    rig.advance(TICK)
+    [time] = rig.audited(1).times
     assert (time.verdict, time.reason) == (Verdict.SKIPPED, "it broke")
 
 
-def test_a_run_that_was_lost_says_how_late_it_was(
-    store: Store, clock: ManualClock
-) -> None:
-    fired(store, scheduled(store), 0, then=1)
-    start(store, *claim(store))
-    clock.advance(LEASE)
-    [again] = claim(store, OTHER_NODE, lapsed=True)
-    [again] = start(store, again)
-    assert finish(store, again)
-    [time] = audited(store, 1)
-    assert time.verdict is Verdict.ON_TIME
+def test_a_run_that_was_lost_says_how_late_it_was(rig: Audited) -> None:
+    rig.fire_at(0, then=1)
+    rig.start(*rig.claim())
+    rig.advance(LEASE)
+    [again] = rig.claim(OTHER_NODE, lapsed=True)
+    [again] = rig.start(again)
+    assert rig.finish(again)
+    assert rig.verdicts(1) == ["on time"]
 
 
-def test_a_definition_that_is_paused_waits(store: Store, clock: ManualClock) -> None:
-    of = fired(store, scheduled(store), 0, then=1)
-    store.pause_definitions([of.id])
-    clock.advance(HOUR + TICK)
-    assert {each.reason for each in audited(store)} == {"its definition is paused"}
+def test_a_definition_that_is_paused_waits(rig: Audited) -> None:
+    of = rig.fire_at(0, then=1)
+    rig.store.pause_definitions([of.id])
+    rig.advance(HOUR + TICK)
+    reasons = {each.reason for each in rig.audited().times}
+    assert reasons == {"its definition is paused"}
 
 
-def test_what_waits_for_another_instance_says_so(
-    store: Store, clock: ManualClock
-) -> None:
+def test_what_waits_for_another_instance_says_so(rig: Audited) -> None:
     locked = replace(definition(START, trigger=FROM_START), lock="printer")
-    other = put(store, replace(definition(START, trigger=FROM_START), lock="printer"))
-    fire(store, other, next_fire_time=START + HOUR)
-    start(store, *claim(store))
-    fire(store, put(store, locked), next_fire_time=START + HOUR)
-    start(store, *claim(store))
-    clock.advance(TICK)
-    [found] = Client(store).audit(START, ids=[locked.id])
-    assert [each.reason for each in found.times] == [
-        "another instance has to end first"
-    ]
+    other = rig.put(replace(definition(START, trigger=FROM_START), lock="printer"))
+    rig.fire(other, next_fire_time=START + HOUR)
+    rig.start(*rig.claim())
+    rig.fire(rig.put(locked), next_fire_time=START + HOUR)
+    rig.start(*rig.claim())
+    rig.advance(TICK)
+    [time] = rig.audited(ids=[locked.id]).times
+    assert time.reason == "another instance has to end first"
 
 
-def test_before_the_first_that_is_known_nothing_is_missed(
-    store: Store, clock: ManualClock
-) -> None:
-    clock.advance(3 * HOUR)
-    fired(
-        store, put(store, definition(START + 2 * HOUR, trigger=FROM_START)), 2, then=4
-    )
-    assert verdicts(store) == ["unknown", "unknown", "waits"]
+def test_before_the_first_that_is_known_nothing_is_missed(rig: Audited) -> None:
+    rig.advance(3 * HOUR)
+    of = rig.put(definition(START + 2 * HOUR, trigger=FROM_START))
+    rig.fire_at(2, then=4, of=of)
+    assert rig.verdicts() == ["unknown", "unknown", "waits"]
 
 
-def test_what_may_have_been_cleaned_up_is_unknown(
-    store: Store, clock: ManualClock
-) -> None:
-    fired(store, scheduled(store), 0, 2, then=3)
-    run(store)
-    clock.advance(2 * HOUR + TICK)
-    [found] = Client(store).audit(START, retention=MINUTE)
-    assert [each.verdict.value for each in found.times] == [
-        "on time",
-        "unknown",
-        "waits",
-    ]
+def test_what_may_have_been_cleaned_up_is_unknown(rig: Audited) -> None:
+    rig.fire_at(0, 2, then=3)
+    rig.run()
+    rig.advance(2 * HOUR + TICK)
+    assert rig.verdicts(retention=MINUTE) == ["on time", "unknown", "waits"]
 
 
-def test_before_the_last_of_a_former_trigger_nothing_is_missed(
-    store: Store, clock: ManualClock
-) -> None:
-    of = fired(store, scheduled(store), 0, then=1)
-    run(store)
-    clock.advance(HOUR)
+def test_before_the_last_of_a_former_trigger_nothing_is_missed(rig: Audited) -> None:
+    of = rig.fire_at(0, then=1)
+    rig.run()
+    rig.advance(HOUR)
     other = IntervalTrigger(HOUR, anchor=START + MINUTE)
     at = START + HOUR + MINUTE
-    of = put(store, replace(of, trigger=other, next_fire_time=at, revision=None))
-    clock.advance(MINUTE)
-    fire(store, of, next_fire_time=at + HOUR)
-    run(store)
-    assert [(each.at, each.verdict.value) for each in audited(store, 1)] == [
+    of = rig.put(replace(of, trigger=other, next_fire_time=at, revision=None))
+    rig.advance(MINUTE)
+    rig.fire(of, next_fire_time=at + HOUR)
+    rig.run()
+    assert [(each.at, each.verdict.value) for each in rig.audited(1).times] == [
         (START, "on time"),
         (START + MINUTE, "unknown"),
     ]
 
 
-def test_what_the_trigger_does_not_fire_is_unexpected(
-    store: Store, clock: ManualClock
-) -> None:
-    fire(store, scheduled(store), START + MINUTE, next_fire_time=START + HOUR)
-    clock.advance(2 * MINUTE)
-    found = {each.at: each for each in audited(store)}
+def test_what_the_trigger_does_not_fire_is_unexpected(rig: Audited) -> None:
+    rig.fire(rig.scheduled(), START + MINUTE, next_fire_time=START + HOUR)
+    rig.advance(2 * MINUTE)
+    found = {each.at: each for each in rig.audited().times}
     assert found[START + MINUTE].verdict is Verdict.UNEXPECTED
     assert found[START + MINUTE].reason == "its trigger does not fire then"
 
 
 def test_a_single_fire_time_that_is_over_without_an_instance_is_missed(
-    store: Store, clock: ManualClock
+    rig: Audited,
 ) -> None:
-    of = scheduled(store, ExecuteOnceTrigger(START))
-    assert store.fire_definitions([Firing(definition=of, fire_times=())]).done
-    clock.advance(TICK)
-    assert verdicts(store) == ["missed"]
+    of = rig.scheduled(ExecuteOnceTrigger(START))
+    assert rig.store.fire_definitions([Firing(definition=of, fire_times=())]).done
+    rig.advance(TICK)
+    assert rig.verdicts() == ["missed"]
 
 
-def test_what_began_too_soon_is_early(clock: ManualClock) -> None:
-    store = MemoryStore(clock)
-    fired(store, scheduled(store), 0, then=1)
-    run(store)
-    [given] = store.select()
-    early = replace(given, started_at=START - SECOND)
-    assert one_of(store, clock, [early]).reason == "it began 1 s too soon"
-    assert one_of(store, clock, [early]).verdict is Verdict.EARLY
-
-
-def test_what_has_run_too_often_for_all_to_be_known_is_retried(
-    clock: ManualClock,
+@pytest.mark.parametrize(
+    ("changed", "verdict", "reason"),
+    [
+        ({"started_at": START - SECOND}, Verdict.EARLY, "it began 1 s too soon"),
+        (
+            {"completed_at": START - TICK},
+            Verdict.EARLY,
+            "it ended before its time, by the store's clock",
+        ),
+        ({"runs": 30}, Verdict.RETRIED, "it took 30 runs"),
+    ],
+    ids=["began too soon", "ended too soon", "too many runs for all to be known"],
+)
+def test_a_run_is_judged_by_what_is_kept_of_it(
+    memory: Audited,
+    changed: dict[str, Any],
+    verdict: Verdict,
+    reason: str,
 ) -> None:
-    store = MemoryStore(clock)
-    fired(store, scheduled(store), 0, then=1)
-    run(store)
-    [given] = store.select()
-    time = one_of(store, clock, [replace(given, runs=30)])
-    assert (time.verdict, time.late, time.reason) == (
-        Verdict.RETRIED,
-        None,
-        "it took 30 runs",
-    )
-
-
-def one_of(
-    store: MemoryStore, clock: ManualClock, given: Sequence[TaskInstance]
-) -> AuditedTime:
-    """The first fire time, if the store had these instances of it."""
+    memory.fire_at(0, then=1)
+    memory.run()
+    [given] = memory.store.select()
 
     class Changed(MemoryStore):
         def select(self, *where: Any, **page: Any) -> Page[TaskInstance]:
-            is_fired = page.get("order") is Order.FIRE_TIME
-            return Page(given) if is_fired else super().select(*where, **page)
+            if page.get("order") is Order.FIRE_TIME:
+                return Page([replace(given, **changed)])
+            return super().select(*where, **page)
 
-    store.__class__ = Changed
-    clock.advance(TICK)
-    return audited(store, 1)[0]
+    memory.store.__class__ = Changed
+    memory.advance(TICK)
+    [time] = memory.audited(1).times
+    assert (time.verdict, time.reason) == (verdict, reason)
+    assert (time.late is None) == ("runs" in changed)
 
 
 @pytest.mark.server
@@ -320,18 +285,17 @@ def test_what_is_lost_doubled_or_late_by_hand_in_a_database_is_found(
 ) -> None:
     url = empty_database_url()
     with servers.opened(url, clock) as store:
-        fired(store, scheduled(store), *range(4), then=4)
+        rig = Audited(store, clock)
+        rig.fire_at(*range(4), then=4)
         clock.advance(3 * HOUR + TICK)
-        for each in start(store, *claim(store)):
-            assert finish(store, replace(each, started_at=each.execute_at))
-        assert verdicts(store) == ["on time"] * 4
+        for each in rig.start(*rig.claim()):
+            assert rig.finish(replace(each, started_at=each.execute_at))
+        assert rig.verdicts() == ["on time"] * 4
         at = {"lost": START + HOUR, "late": START + 2 * HOUR, "twice": START + 3 * HOUR}
-        engine = create_engine(make_url(url).set(drivername="postgresql+psycopg"))
-        with engine.begin() as connection:
+        with engine_of(url) as engine, engine.begin() as connection:
             for statement in BY_HAND:
                 connection.execute(text(statement), at)
-        engine.dispose()
-        assert verdicts(store) == ["on time", "missed", "late", "doubled"]
+        assert rig.verdicts() == ["on time", "missed", "late", "doubled"]
 
 
 BY_HAND = [
@@ -346,150 +310,118 @@ BY_HAND = [
 ]
 
 
-def test_what_has_no_fire_times_of_its_own_says_so(
-    store: Store, clock: ManualClock
-) -> None:
-    put(store, definition(None, trigger=OnDemandTrigger()))
-    put(store, definition(START, trigger=DelayTrigger(HOUR)))
-    clock.advance(HOUR)
-    found = list(Client(store).audit(START))
+def test_what_has_no_fire_times_of_its_own_says_so(rig: Audited) -> None:
+    rig.put(definition(None, trigger=OnDemandTrigger()))
+    rig.put(definition(START, trigger=DelayTrigger(HOUR)))
+    rig.advance(HOUR)
+    found = list(rig.client.audit(START))
     assert {(each.note, each.times) for each in found} == {
         ("it runs on demand", ()),
         ("it fires after the end of each run", ()),
     }
 
 
-def test_if_nothing_was_changed_what_is_not_there_is_missed(
-    store: Store, clock: ManualClock
-) -> None:
-    fired(store, scheduled(store), 2, then=4)
-    clock.advance(4 * HOUR)
+def test_if_nothing_was_changed_what_is_not_there_is_missed(rig: Audited) -> None:
+    rig.fire_at(2, then=4)
+    rig.advance(4 * HOUR)
     at = START + HOUR + MINUTE
-    assert verdicts(store) == ["unknown", "unknown", "waits", "missed"]
-    assert verdicts(store, unchanged_since=START) == [
-        "unknown",
-        "missed",
-        "waits",
-        "missed",
-    ]
-    run(store)
-    of = store.select_definitions()[0]
-    other = put(store, replace(of, trigger=IntervalTrigger(HOUR, anchor=at)))
+    assert rig.verdicts() == ["unknown", "unknown", "waits", "missed"]
+    unchanged = rig.verdicts(unchanged_since=START)
+    assert unchanged == ["unknown", "missed", "waits", "missed"]
+    rig.run()
+    of = rig.store.select_definitions()[0]
+    other = rig.put(replace(of, trigger=IntervalTrigger(HOUR, anchor=at)))
     assert other.revision != 1
-    [found] = Client(store).audit(START + 2 * HOUR, at + HOUR, unchanged_since=START)
-    assert [each.verdict for each in found.times] == [Verdict.UNEXPECTED]
+    since = START + 2 * HOUR
+    found = rig.verdicts((at + HOUR - START) / HOUR, since=since, unchanged_since=START)
+    assert found == ["unexpected"]
 
 
-def test_fire_times_may_be_computed_by_somebody_else(
-    store: Store, clock: ManualClock
-) -> None:
-    fired(store, scheduled(store), 0, 1, then=2)
-    clock.advance(HOUR + TICK)
-    [found] = Client(store).audit(
-        START, fire_times=lambda trigger, since, until: [since, since + MINUTE]
+def test_fire_times_may_be_computed_by_somebody_else(rig: Audited) -> None:
+    rig.fire_at(0, 1, then=2)
+    rig.advance(HOUR + TICK)
+    found = rig.verdicts(
+        fire_times=lambda trigger, since, until: [since, since + MINUTE]
     )
-    assert [each.verdict.value for each in found.times] == [
-        "waits",
-        "missed",
-        "unexpected",
-    ]
+    assert found == ["waits", "missed", "unexpected"]
 
 
-def test_a_backfill_of_what_was_skipped_is_no_double(
-    store: Store, clock: ManualClock
-) -> None:
+def test_a_backfill_of_what_was_skipped_is_no_double(rig: Audited) -> None:
     skipped = Skipped.itself(START, "it was closed")
-    of = scheduled(store)
+    of = rig.scheduled()
     step = firing(of, skipped=skipped, next_fire_time=START + HOUR)
-    assert store.fire_definitions([step]).done
-    clock.advance(TICK)
-    assert Client(store).backfill(of.id, START, START + TICK).made == 1
-    run(store)
-    assert verdicts(store, 1) == ["on time"]
+    assert rig.store.fire_definitions([step]).done
+    rig.advance(TICK)
+    assert rig.client.backfill(of.id, START, START + TICK).made == 1
+    rig.run()
+    assert rig.verdicts(1) == ["on time"]
 
 
 def test_what_is_done_by_hand_hides_no_record(
-    clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+    memory: Audited, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("go_scheduler.audit._PAGE", 2)
-    store = MemoryStore(clock)
-    of = scheduled(store)
+    of = memory.scheduled()
     for hour in range(3):
         skipped = Skipped.itself(START + hour * HOUR, f"closed {hour}")
         at = START + (hour + 1) * HOUR
         step = firing(of, skipped=skipped, next_fire_time=at)
-        assert store.fire_definitions([step]).done
-        of = store.get_definition(of.id)
-        clock.advance(HOUR)
-        store.add_instances(of.id, [Addition() for _ in range(1_001)])
-    assert [each.reason for each in audited(store, 3)] == [
-        "closed 0",
-        "closed 1",
-        "closed 2",
-    ]
+        assert memory.store.fire_definitions([step]).done
+        of = memory.read(of)
+        memory.advance(HOUR)
+        memory.store.add_instances(of.id, [Addition() for _ in range(1_001)])
+    reasons = [each.reason for each in memory.audited(3).times]
+    assert reasons == ["closed 0", "closed 1", "closed 2"]
 
 
 def test_a_store_that_goes_away_is_no_error_of_a_definition(
-    clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+    memory: Audited, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store = MemoryStore(clock)
-    scheduled(store)
-    clock.advance(HOUR)
+    memory.scheduled()
+    memory.advance(HOUR)
 
     def away(*_: object, **__: object) -> None:
         raise StoreUnavailableError("away")
 
     monkeypatch.setattr(MemoryStore, "select", away)
     with pytest.raises(StoreUnavailableError):
-        next(Client(store).audit(START))
+        next(memory.client.audit(START))
 
 
-def test_what_is_before_the_time_shows_since_when_it_is_known(
-    store: Store, clock: ManualClock
-) -> None:
-    fired(store, scheduled(store), 0, then=3)
-    clock.advance(3 * HOUR)
-    [found] = Client(store).audit(START + HOUR)
-    assert [each.verdict for each in found.times] == [Verdict.MISSED] * 2
+def test_what_is_before_the_time_shows_since_when_it_is_known(rig: Audited) -> None:
+    rig.fire_at(0, then=3)
+    rig.advance(3 * HOUR)
+    assert rig.verdicts(since=START + HOUR) == ["missed"] * 2
 
 
-def test_an_edit_leaves_known_what_the_new_trigger_explains(
-    store: Store, clock: ManualClock
-) -> None:
-    of = fired(store, scheduled(store), 0, then=1)
-    run(store)
-    clock.advance(HOUR / 2 + MINUTE)
+def test_an_edit_leaves_known_what_the_new_trigger_explains(rig: Audited) -> None:
+    of = rig.fire_at(0, then=1)
+    rig.run()
+    rig.advance(HOUR / 2 + MINUTE)
     half = IntervalTrigger(HOUR / 2, anchor=START)
     other = IntervalTrigger(HOUR, anchor=START + MINUTE)
-    for trigger, verdict in [(half, Verdict.MISSED), (other, Verdict.UNKNOWN)]:
+    for trigger, verdict in [(half, "missed"), (other, "unknown")]:
         at = START + 4 * HOUR
-        of = put(store, replace(of, trigger=trigger, next_fire_time=at, revision=None))
-        [found] = Client(store).audit(START + MINUTE / 2, START + HOUR / 2 + TICK)
-        assert {each.verdict for each in found.times} == {verdict}
+        of = rig.put(replace(of, trigger=trigger, next_fire_time=at, revision=None))
+        found = rig.verdicts(0.51, since=START + MINUTE / 2)
+        assert {*found} == {verdict}
 
 
-def test_a_backfill_shows_nothing_of_the_schedule(
-    store: Store, clock: ManualClock
-) -> None:
-    clock.advance(4 * HOUR)
-    of = put(store, definition(START + 4 * HOUR, trigger=FROM_START))
-    assert Client(store).backfill(of.id, START, START + HOUR).made == 1
-    run(store)
+def test_a_backfill_shows_nothing_of_the_schedule(rig: Audited) -> None:
+    rig.advance(4 * HOUR)
+    of = rig.put(definition(START + 4 * HOUR, trigger=FROM_START))
+    assert rig.client.backfill(of.id, START, START + HOUR).made == 1
+    rig.run()
     for since in (START, START + HOUR):
-        [found] = Client(store).audit(since, START + 3 * HOUR)
-        assert {each.verdict for each in found.times} <= {
-            Verdict.LATE,
-            Verdict.UNKNOWN,
-        }
+        assert {*rig.verdicts(3, since=since)} <= {"late", "unknown"}
 
 
-def test_what_was_cleaned_up_while_it_was_read_is_unknown(clock: ManualClock) -> None:
-    store = MemoryStore(clock)
-    fired(store, scheduled(store), 0, 2, then=3)
-    run(store)
-    clock.advance(2 * HOUR + TICK)
-    asked = Client(store).audit(START, retention=3 * HOUR)
-    clock.advance(2 * HOUR)
+def test_what_was_cleaned_up_while_it_was_read_is_unknown(memory: Audited) -> None:
+    memory.fire_at(0, 2, then=3)
+    memory.run()
+    memory.advance(2 * HOUR + TICK)
+    asked = memory.client.audit(START, retention=3 * HOUR)
+    memory.advance(2 * HOUR)
     [found] = asked
     assert [each.verdict.value for each in found.times][1] == "unknown"
 
@@ -526,11 +458,12 @@ def test_what_is_changed_while_it_is_read_is_read_again(
     expected: Sequence[object],
 ) -> None:
     store = ChangedMeanwhile(clock)
-    fired(store, scheduled(store), 0, then=5)
-    run(store)
+    rig = Audited(store, clock)
+    rig.fire_at(0, then=5)
+    rig.run()
     clock.advance(2 * HOUR)
     store.change = change
-    asked = Client(store).audit(START, unchanged_since=START)
+    asked = rig.client.audit(START, unchanged_since=START)
     found = [[time.verdict.value for time in each.times] for each in asked]
     assert found == expected
 
@@ -550,21 +483,19 @@ class Odd(Trigger):
 
 
 def test_a_first_fire_time_that_is_none_of_the_others_is_expected(
-    clock: ManualClock,
+    memory: Audited,
 ) -> None:
-    store = MemoryStore(clock)
-    of = put(store, definition(START + MINUTE, trigger=Odd()))
-    fire(store, of, next_fire_time=START + HOUR)
-    clock.advance(MINUTE + TICK)
-    run(store)
-    assert verdicts(store, 1) == ["unknown", "on time"]
+    of = memory.put(definition(START + MINUTE, trigger=Odd()))
+    memory.fire(of, next_fire_time=START + HOUR)
+    memory.advance(MINUTE + TICK)
+    memory.run()
+    assert memory.verdicts(1) == ["unknown", "on time"]
 
 
-def test_a_trigger_of_a_users_may_take_long_for_all(clock: ManualClock) -> None:
-    store = MemoryStore(clock)
-    put(store, definition(START, trigger=Odd()))
-    clock.advance(700 * HOUR)
-    [found] = Client(store).audit(START)
+def test_a_trigger_of_a_users_may_take_long_for_all(memory: Audited) -> None:
+    memory.put(definition(START, trigger=Odd()))
+    memory.advance(700 * HOUR)
+    [found] = memory.client.audit(START)
     assert (found.error, len(found.times)) == (None, 700)
 
 
@@ -576,85 +507,61 @@ def test_an_interval_does_not_fire_when_it_is_scheduled(clock: ManualClock) -> N
     assert [each.at for each in found.times] == [START + HOUR]
 
 
-def test_what_ended_before_its_time_is_early(clock: ManualClock) -> None:
-    store = MemoryStore(clock)
-    fired(store, scheduled(store), 0, then=1)
-    run(store)
-    [given] = store.select()
-    ended = replace(given, completed_at=START - TICK)
-    assert one_of(store, clock, [ended]).verdict is Verdict.EARLY
-
-
-def test_how_many_runs_it_took_is_said(store: Store, clock: ManualClock) -> None:
-    fired(store, scheduled(store), 0, then=1)
-    [first] = start(store, *claim(store))
-    assert finish(store, first, None, retry_in=MINUTE, error="once")
-    clock.advance(MINUTE)
-    run(store)
-    assert audited(store, 1)[0].reason == "it took 2 runs"
-
-
-def test_fire_times_that_are_none_are_an_error(clock: ManualClock) -> None:
-    store = MemoryStore(clock)
-    scheduled(store)
-    clock.advance(TICK)
+def test_fire_times_that_are_none_are_an_error(memory: Audited) -> None:
+    memory.scheduled()
+    memory.advance(TICK)
     naive = START.replace(tzinfo=None)
-    [found] = Client(store).audit(START, fire_times=lambda *_: [naive])
+    [found] = memory.client.audit(START, fire_times=lambda *_: [naive])
     assert "time zone" in (found.error or "")
     far = START - HOUR
-    [found] = Client(store).audit(START, fire_times=lambda *_: [far])
+    [found] = memory.client.audit(START, fire_times=lambda *_: [far])
     assert list(found.times) == []
 
 
-def test_more_fire_times_than_the_limit_are_an_error(
-    store: Store, clock: ManualClock
-) -> None:
-    fired(store, scheduled(store), 0, then=1)
-    clock.advance(2 * HOUR + TICK)
-    assert [each.error for each in Client(store).audit(START, limit=3)] == [None]
-    [found] = Client(store).audit(START, limit=2)
+def test_more_fire_times_than_the_limit_are_an_error(rig: Audited) -> None:
+    rig.fire_at(0, then=1)
+    rig.advance(2 * HOUR + TICK)
+    assert [each.error for each in rig.client.audit(START, limit=3)] == [None]
+    [found] = rig.client.audit(START, limit=2)
     assert found.error == "more than 2 fire times: ask for a shorter time"
 
 
-def test_a_day_is_audited_if_nothing_is_said(clock: ManualClock) -> None:
-    store = MemoryStore(clock)
-    scheduled(store)
-    clock.advance(48 * HOUR)
-    [found] = Client(store).audit()
-    assert [each.at for each in found.times] == [
-        START + hour * HOUR for hour in range(24, 48)
-    ]
+def test_a_day_is_audited_if_nothing_is_said(memory: Audited) -> None:
+    memory.scheduled()
+    memory.advance(48 * HOUR)
+    [found] = memory.client.audit()
+    hours = range(24, 48)
+    assert [each.at for each in found.times] == [START + hour * HOUR for hour in hours]
     assert {each.verdict for each in found.times} == {Verdict.WAITS}
 
 
-def test_a_scheduler_knows_its_retention(clock: ManualClock) -> None:
-    store = MemoryStore(clock)
-    fired(store, scheduled(store), 0, 2, then=49)
-    clock.advance(30 * HOUR)
+def test_a_scheduler_knows_its_retention(memory: Audited) -> None:
+    memory.fire_at(0, 2, then=49)
+    memory.advance(30 * HOUR)
     for hours, verdict in [(24, Verdict.UNKNOWN), (48, Verdict.MISSED)]:
-        with Scheduler(print, store, clock=clock, retention=hours * HOUR) as scheduler:
+        with Scheduler(
+            print, memory.store, clock=memory.clock, retention=hours * HOUR
+        ) as scheduler:
             [found] = scheduler.audit(START, START + 2 * HOUR)
         assert found.times[1].verdict is verdict
 
 
-def test_a_trigger_that_nobody_can_read_is_an_error(clock: ManualClock) -> None:
-    store = MemoryStore(clock)
-    scheduled(store, UnknownTrigger("shop.moon", None, "no class for it is imported"))
-    clock.advance(HOUR)
-    [found] = Client(store).audit(START)
+def test_a_trigger_that_nobody_can_read_is_an_error(memory: Audited) -> None:
+    memory.scheduled(UnknownTrigger("shop.moon", None, "no class for it is imported"))
+    memory.advance(HOUR)
+    [found] = memory.client.audit(START)
     assert found.error is not None
     assert found.times == ()
 
 
 def test_many_fire_times_and_definitions_are_read_page_by_page(
-    clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+    memory: Audited, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("go_scheduler.audit._PAGE", 2)
-    store = MemoryStore(clock)
     for _ in range(3):
-        fired(store, scheduled(store), *range(5), then=6)
-    clock.advance(5 * HOUR)
-    found = list(Client(store).audit(START))
+        memory.fire_at(*range(5), then=6)
+    memory.advance(5 * HOUR)
+    found = list(memory.client.audit(START))
     assert [len(each.times) for each in found] == [5, 5, 5]
     assert {each.verdict for one in found for each in one.times} == {Verdict.WAITS}
 
@@ -680,15 +587,14 @@ def test_wrong_arguments_are_refused(
         list(Client(MemoryStore(clock)).audit(**given))  # type: ignore[arg-type]
 
 
-def test_what_is_not_there_is_refused_by_its_id(store: Store) -> None:
+def test_what_is_not_there_is_refused_by_its_id(rig: Audited) -> None:
     id = TaskDefinition.id_for("report")
     with pytest.raises(TaskDefinitionNotFoundError, match=f"{id}"):
-        list(Client(store).audit(START - HOUR, ids=[id]))
+        list(rig.client.audit(START - HOUR, ids=[id]))
 
 
-def test_how_late_is_late_can_be_said(store: Store, clock: ManualClock) -> None:
-    fired(store, scheduled(store), 0, then=1)
-    clock.advance(seconds(2))
-    run(store)
-    [found] = Client(store).audit(START, late=seconds(2))
-    assert [each.verdict for each in found.times] == [Verdict.ON_TIME]
+def test_how_late_is_late_can_be_said(rig: Audited) -> None:
+    rig.fire_at(0, then=1)
+    rig.advance(seconds(2))
+    rig.run()
+    assert rig.verdicts(late=seconds(2)) == ["on time"]

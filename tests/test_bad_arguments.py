@@ -14,14 +14,8 @@ from uuid import uuid4
 
 import pytest
 
-from go_scheduler import (
-    CatchUp,
-    HandlerRegistry,
-    MemoryStore,
-    RetryPolicy,
-    Scheduler,
-    TaskDefinition,
-)
+import go_scheduler
+from go_scheduler import HandlerRegistry, MemoryStore, TaskDefinition, triggers
 from go_scheduler.client import Client
 from go_scheduler.errors import (
     ConfigurationError,
@@ -39,26 +33,7 @@ from go_scheduler.stores.sqlite.store import SQLiteStore
 from go_scheduler.testing import ManualClock
 from go_scheduler.testing.builders import EXPIRE_AFTER, HOUR, HOURLY
 from go_scheduler.testing.clock import START
-from go_scheduler.triggers import (
-    AllOfTrigger,
-    AnyOfTrigger,
-    BusinessDays,
-    CronTrigger,
-    DateCalendar,
-    DelayTrigger,
-    ExceptTrigger,
-    ExecuteOnceTrigger,
-    IntervalTrigger,
-    LimitedTrigger,
-    OnlyTrigger,
-    RecurrenceTrigger,
-    RuleCalendar,
-    explain,
-    parse_phrase,
-    preview,
-    read_ical,
-    register_calendar,
-)
+from go_scheduler.triggers import DateCalendar, register_calendar
 from tests.conftest import instance
 
 Call: TypeAlias = Callable[..., object]
@@ -113,36 +88,43 @@ NO_SERVER = "postgresql://user@127.0.0.1:1/database"
 CLIENT = Client(MemoryStore(ManualClock()))
 KEPT = CLIENT.schedule(TaskDefinition(trigger=HOURLY))
 
-CALLS: Mapping[str, tuple[Call, Mapping[str, object]]] = {
-    "TaskDefinition": (TaskDefinition, {"trigger": HOURLY}),
+
+def public(name: str) -> Call:
+    package = triggers if name in triggers.__all__ else go_scheduler
+    found: Call = getattr(package, name)
+    return found
+
+
+# Of what the package itself or that of triggers has by this name.
+PUBLIC: Mapping[str, Mapping[str, object]] = {
+    "TaskDefinition": {"trigger": HOURLY},
+    "RetryPolicy": {},
+    "CatchUp": {},
+    "Scheduler": {"handler": None},
+    "ExecuteOnceTrigger": {"fire_at": START},
+    "IntervalTrigger": {"every": HOUR},
+    "DelayTrigger": {"every": HOUR},
+    "CronTrigger": {"expression": "* * * * *"},
+    "RecurrenceTrigger": {"rule": "FREQ=DAILY", "start": START},
+    "AnyOfTrigger": {"triggers": [HOURLY]},
+    "AllOfTrigger": {"triggers": [HOURLY]},
+    "ExceptTrigger": {"trigger": HOURLY, "exceptions": [HOURLY]},
+    "OnlyTrigger": {"trigger": HOURLY, "calendars": "odd"},
+    "LimitedTrigger": {"trigger": HOURLY, "limit": 1},
+    "DateCalendar": {"days": [date(2030, 1, 1)]},
+    "BusinessDays": {},
+    "RuleCalendar": {"rule": "FREQ=DAILY", "start": date(2030, 1, 1)},
+    "read_ical": {"source": "BEGIN:VCALENDAR\nEND:VCALENDAR"},
+    "register_calendar": {"name": "odd", "calendar": DateCalendar([])},
+    "parse_phrase": {"text": "every day at 9:00"},
+    "preview": {"trigger": HOURLY, "n": 1, "after": START},
+    "explain": {"trigger": HOURLY, "after": START},
+}
+OTHERS: dict[str, tuple[Call, Mapping[str, object]]] = {
     "id_for": (TaskDefinition.id_for, {"key": "a"}),
-    "RetryPolicy": (RetryPolicy, {}),
-    "CatchUp": (CatchUp, {}),
-    "ExecuteOnceTrigger": (ExecuteOnceTrigger, {"fire_at": START}),
-    "IntervalTrigger": (IntervalTrigger, {"every": HOUR}),
-    "DelayTrigger": (DelayTrigger, {"every": HOUR}),
-    "CronTrigger": (CronTrigger, {"expression": "* * * * *"}),
-    "RecurrenceTrigger": (RecurrenceTrigger, {"rule": "FREQ=DAILY", "start": START}),
-    "AnyOfTrigger": (AnyOfTrigger, {"triggers": [HOURLY]}),
-    "AllOfTrigger": (AllOfTrigger, {"triggers": [HOURLY]}),
-    "ExceptTrigger": (ExceptTrigger, {"trigger": HOURLY, "exceptions": [HOURLY]}),
-    "OnlyTrigger": (OnlyTrigger, {"trigger": HOURLY, "calendars": "odd"}),
-    "LimitedTrigger": (LimitedTrigger, {"trigger": HOURLY, "limit": 1}),
-    "DateCalendar": (DateCalendar, {"days": [date(2030, 1, 1)]}),
-    "BusinessDays": (BusinessDays, {}),
-    "RuleCalendar": (RuleCalendar, {"rule": "FREQ=DAILY", "start": date(2030, 1, 1)}),
-    "read_ical": (read_ical, {"source": "BEGIN:VCALENDAR\nEND:VCALENDAR"}),
-    "register_calendar": (
-        register_calendar,
-        {"name": "odd", "calendar": DateCalendar([])},
-    ),
-    "parse_phrase": (parse_phrase, {"text": "every day at 9:00"}),
-    "preview": (preview, {"trigger": HOURLY, "n": 1, "after": START}),
-    "explain": (explain, {"trigger": HOURLY, "after": START}),
     "next_fire_time": (HOURLY.next_fire_time, {"after": START}),
     "register": (HANDLERS.register, {"name": "name"}),
     "registered": (HANDLERS.register("other"), {"handler": print}),
-    "Scheduler": (Scheduler, {"handler": None}),
     "schedule": (CLIENT.schedule, {"definition": KEPT}),
     "get_definition": (CLIENT.get_definition, {"definition_id": KEPT.id}),
     "list_definitions": (CLIENT.list_definitions, {}),
@@ -168,6 +150,7 @@ CALLS: Mapping[str, tuple[Call, Mapping[str, object]]] = {
     "advance": (ManualClock().advance, {"delta": HOUR}),
     "ManualClock": (ManualClock, {}),
 }
+CALLS = {name: (public(name), given) for name, given in PUBLIC.items()} | OTHERS
 
 
 @pytest.mark.parametrize(

@@ -72,7 +72,6 @@ def run(variant: Variant, databases: Databases) -> dict[str, float]:
         databases.give_back(url)
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("experiment", EVERY, ids=lambda each: each.title)
 def test_each_function_answers_what_its_table_shows(
@@ -81,7 +80,6 @@ def test_each_function_answers_what_its_table_shows(
     all_answer(experiment, databases)
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 @pytest.mark.usefixtures("redis_server")
 @pytest.mark.parametrize("experiment", ON_REDIS, ids=lambda each: each.title)
@@ -100,7 +98,6 @@ def all_answer(experiment: Experiment, databases: Databases) -> None:
         assert answered[experiment.figures[0].name] >= 0, variant.name
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 def test_a_run_in_processes_of_their_own_is_kept_and_read_again(tmp_path: Path) -> None:
     said: list[str] = []

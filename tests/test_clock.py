@@ -88,13 +88,11 @@ def test_the_store_is_asked_again_after_ten_seconds(distant: DistantStore) -> No
     assert distant.asked == 2
 
 
-def test_it_waits_as_the_nodes_own_clock_does(
-    clock: ManualClock, distant: DistantStore
-) -> None:
+def test_it_waits_as_the_nodes_own_clock_does(distant: DistantStore) -> None:
     condition = threading.Condition()
     with condition:
         distant.copy.wait(condition, seconds(2))
-    assert clock.elapsed() == seconds(2)
+    assert distant.clock.elapsed() == seconds(2)
 
 
 @pytest.mark.parametrize(("there", "back"), [(0.2, 0.0), (0.0, 0.2), (0.1, 0.1)])
@@ -139,16 +137,16 @@ def test_the_best_answer_of_two_minutes_counts_until_the_store_is_set(
 
 
 def test_when_the_best_answer_is_forgotten_it_stands_until_the_time_catches_up(
-    clock: ManualClock, distant: DistantStore
+    distant: DistantStore,
 ) -> None:
     distant.copy.refresh()
     distant.back = seconds(5)
     distant.refresh_in(timedelta(minutes=2))
     shown = distant.now()
     assert distant.copy.now() == shown
-    clock.advance(seconds(4))
+    distant.clock.advance(seconds(4))
     assert distant.copy.now() == shown
-    clock.advance(seconds(4))
+    distant.clock.advance(seconds(4))
     assert distant.copy.now() == shown + seconds(3) == distant.now() - seconds(5)
 
 
@@ -161,9 +159,7 @@ def test_the_time_of_a_store_never_reached_is_not_known(clock: ManualClock) -> N
         copy.now()
 
 
-def test_it_begins_with_the_best_of_five_answers(
-    clock: ManualClock, distant: DistantStore
-) -> None:
+def test_it_begins_with_the_best_of_five_answers(distant: DistantStore) -> None:
     backs = iter([0.3, 0.2, 0.05, 0.4, 0.1])
     read = distant.read
 
@@ -185,7 +181,7 @@ def test_a_fast_answer_at_the_start_needs_no_second(distant: DistantStore) -> No
 
 
 def test_a_loop_that_has_the_time_does_not_wait_while_another_asks_for_it(
-    clock: ManualClock, distant: DistantStore
+    distant: DistantStore,
 ) -> None:
     copy: StoreClock
     nested = []
@@ -199,9 +195,9 @@ def test_a_loop_that_has_the_time_does_not_wait_while_another_asks_for_it(
             nested.append(thread.is_alive())
         return time
 
-    copy = StoreClock(clock, read)
+    copy = StoreClock(distant.clock, read)
     copy.refresh()
-    clock.advance(seconds(10))
+    distant.clock.advance(seconds(10))
     copy.refresh()
     assert nested == [False]
     assert distant.asked == 2
@@ -210,7 +206,7 @@ def test_a_loop_that_has_the_time_does_not_wait_while_another_asks_for_it(
 @pytest.mark.parametrize(("there", "back"), [(0.05, 0.0), (0.0, 0.05)])
 @pytest.mark.parametrize("off", [-0.025, 0, 0.025])
 def test_with_a_clock_that_is_vouched_for_it_lags_by_twice_its_error_at_most(
-    clock: ManualClock, distant: DistantStore, there: float, back: float, off: float
+    distant: DistantStore, there: float, back: float, off: float
 ) -> None:
     error = seconds(0.025)
     distant.there, distant.back, distant.ahead = (
@@ -218,35 +214,35 @@ def test_with_a_clock_that_is_vouched_for_it_lags_by_twice_its_error_at_most(
         seconds(back),
         seconds(off),
     )
-    copy = StoreClock(clock, distant.read, error=error)
+    copy = StoreClock(distant.clock, distant.read, error=error)
     for _ in range(10):
         copy.refresh()
         for _ in range(10):
-            clock.advance(seconds(0.9))
+            distant.clock.advance(seconds(0.9))
             assert ZERO <= distant.now() - copy.now() <= 2 * error
 
 
 @pytest.mark.parametrize("off", [-HOUR, HOUR])
 def test_a_clock_that_is_not_as_vouched_for_leads_by_a_round_trip_at_most(
-    clock: ManualClock, distant: DistantStore, off: timedelta
+    distant: DistantStore, off: timedelta
 ) -> None:
     distant.there, distant.back, distant.ahead = seconds(0.03), seconds(0.02), off
-    copy = StoreClock(clock, distant.read, error=ZERO)
+    copy = StoreClock(distant.clock, distant.read, error=ZERO)
     copy.refresh()
     lag = distant.now() - copy.now()
     assert lag == (seconds(0.02) if off > ZERO else -seconds(0.03))
 
 
 def test_with_a_vouched_clock_an_instant_has_the_time_it_had(
-    clock: ManualClock, distant: DistantStore
+    distant: DistantStore,
 ) -> None:
     distant.back = seconds(0.5)
-    copy = StoreClock(clock, distant.read, error=seconds(0.1))
+    copy = StoreClock(distant.clock, distant.read, error=seconds(0.1))
     copy.refresh()
-    then, time = clock.elapsed(), copy.now()
-    clock.advance(seconds(3))
+    then, time = distant.clock.elapsed(), copy.now()
+    distant.clock.advance(seconds(3))
     assert copy.at(then + seconds(1)) == time + seconds(1)
-    assert copy.now() == clock.now() - seconds(0.1)
+    assert copy.now() == distant.clock.now() - seconds(0.1)
 
 
 @pytest.mark.parametrize("waits", [False, True])

@@ -37,6 +37,7 @@ OPERATING = (ROOT / "docs/operating.md").read_text()
 EVENTS = (ROOT / "docs/events.md").read_text()
 COMING_FROM = (ROOT / "docs/coming-from.md").read_text()
 STORES = (ROOT / "docs/stores.md").read_text()
+WRITE_A_STORE = (ROOT / "docs/write-a-store.md").read_text()
 README = (ROOT / "README.md").read_text()
 RULES = "go_scheduler.stores.rules"
 PACKAGES = (
@@ -78,6 +79,12 @@ def section(page: str, title: str) -> str:
     """What a page has under a heading."""
     [text] = re.findall(rf"^## {title}$(.*?)(?=^## |\Z)", page, re.M | re.S)
     return str(text)
+
+
+def named_between(begin: str, end: str) -> set[str]:
+    """The names between two places of the page on how to write a store."""
+    start, stop = map(WRITE_A_STORE.index, (begin, end))
+    return {*re.findall(r"`(\w+)`", WRITE_A_STORE[start:stop])}
 
 
 def options(name: str) -> list[tuple[str, inspect.Parameter]]:
@@ -164,16 +171,14 @@ def test_every_column_is_explained(table: Table) -> None:
 
 
 def test_the_rights_that_are_shown_are_for_every_table() -> None:
-    [granted] = re.findall(
-        r"UPDATE, DELETE\s+ON ([\w,\s]+?)\s+TO scheduler;", OPERATING
-    )
+    rights = r"UPDATE, DELETE\s+ON ([\w,\s]+?)\s+TO scheduler;"
+    [granted] = re.findall(rights, OPERATING)
     assert {*re.split(r",\s+", granted)} == {*metadata.tables}
 
 
 def test_what_a_store_creates_is_counted_on_its_page() -> None:
-    made = re.findall(
-        r"CREATE TABLE (?:IF NOT EXISTS )?(\w+)", schema_sql("postgresql")
-    )
+    creates = r"CREATE TABLE (?:IF NOT EXISTS )?(\w+)"
+    made = re.findall(creates, schema_sql("postgresql"))
     tasks = [each for each in made if each.startswith("task_")]
     assert (len(made), len(tasks)) == (14, 12)
     assert "**What it creates**: fourteen tables" in STORES
@@ -182,15 +187,11 @@ def test_what_a_store_creates_is_counted_on_its_page() -> None:
 
 
 def test_every_method_that_a_store_has_to_have_is_named_by_a_step() -> None:
-    page = (ROOT / "docs/write-a-store.md").read_text()
-    steps = page[page.index("## Step 3") : page.index("## Step 7")]
-    named = {*re.findall(r"`(\w+)`", steps)}
-    assert Store.__abstractmethods__ <= named
+    assert Store.__abstractmethods__ <= named_between("## Step 3", "## Step 7")
 
 
 def test_the_rules_that_a_store_in_memory_uses_are_named_for_their_steps() -> None:
-    page = (ROOT / "docs/write-a-store.md").read_text()
-    [table] = re.findall(r"^\| for \| rules \|\n((?:\|.*\n)+)", page, re.M)
+    [table] = re.findall(r"^\| for \| rules \|\n((?:\|.*\n)+)", WRITE_A_STORE, re.M)
     named = {*re.findall(r"`(\w+)`", table)} - {*dir(Store)}
     used = set[str]()
     for each in (ROOT / "go_scheduler/stores/memory").glob("*.py"):
@@ -203,9 +204,7 @@ def test_the_rules_that_a_store_in_memory_uses_are_named_for_their_steps() -> No
 
 
 def test_all_that_a_store_around_another_one_hands_on_is_on_its_page() -> None:
-    page = (ROOT / "docs/write-a-store.md").read_text()
-    start = page.index("**A store around another one**")
-    named = {*re.findall(r"`(\w+)`", page[start : page.index("## Step 2")])}
+    named = named_between("**A store around another one**", "## Step 2")
     public = {each for each in dir(TransactionalStore) if not each.startswith("_")}
     # Of the attributes only the clock is none of the class.
     handed_on = public - Store.__abstractmethods__ | {"clock"}

@@ -30,9 +30,10 @@ from go_scheduler.testing import StoreSuite, TriggerSuite
 from go_scheduler.triggers import base
 from tests.conftest import SHARED, SQL
 from tests.patience import FAILED_AFTER
+from tests.servers import libpq
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from go_scheduler import Store, Trigger
     from go_scheduler.testing import ManualClock
@@ -58,6 +59,11 @@ BLOCK = re.compile(
 )
 PATIENT = {"AIOSMTPD_CONTROLLER_TIMEOUT": str(FAILED_AFTER)}
 """How long a server that an example has starts at most."""
+
+
+def over(name: str, files: Sequence[Path]) -> pytest.MarkDecorator:
+    """Have a test run for each of these files."""
+    return pytest.mark.parametrize(name, files, ids=lambda each: each.name)
 
 
 def run_python(
@@ -152,12 +158,7 @@ def has_tests(page: Path) -> bool:
 
 
 @pytest.mark.documentation
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "example",
-    [each for each in EXAMPLES if each not in IN_APPLICATIONS],
-    ids=lambda each: each.name,
-)
+@over("example", [each for each in EXAMPLES if each not in IN_APPLICATIONS])
 def test_an_example_prints_what_it_says(example: Path, tmp_path: Path) -> None:
     text = INPUT.get(example.name, "")
     printed = run_python(
@@ -176,7 +177,6 @@ def test_hello_prints_what_it_says_on_each_store(
 
 
 @pytest.mark.documentation
-@pytest.mark.slow
 def test_hello_makes_the_file_that_its_url_names(tmp_path: Path) -> None:
     example = ROOT / "examples/hello.py"
     command = "python examples/hello.py sqlite:///hello.db"
@@ -190,7 +190,7 @@ def test_hello_makes_the_file_that_its_url_names(tmp_path: Path) -> None:
 
 @pytest.mark.documentation
 @pytest.mark.parametrize("engine", SQL)
-@pytest.mark.parametrize("example", TRANSACTIONAL, ids=lambda each: each.name)
+@over("example", TRANSACTIONAL)
 def test_an_example_on_transactions_prints_what_it_says_on_each_database(
     example: Path, engine: str, store_url: str, tmp_path: Path
 ) -> None:
@@ -202,7 +202,7 @@ def test_an_example_on_transactions_prints_what_it_says_on_each_database(
 
 
 @pytest.mark.documentation
-@pytest.mark.parametrize("example", IN_APPLICATIONS, ids=lambda each: each.name)
+@over("example", IN_APPLICATIONS)
 def test_an_example_in_an_application_prints_what_it_says(
     example: Path, empty_database_url: Callable[[], str], tmp_path: Path
 ) -> None:
@@ -214,7 +214,6 @@ def test_an_example_in_an_application_prints_what_it_says(
 
 
 @pytest.mark.documentation
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ["django", "flask"])
 def test_an_example_in_an_application_takes_memory_if_no_url_is_given(
     name: str, tmp_path: Path
@@ -224,7 +223,7 @@ def test_an_example_in_an_application_takes_memory_if_no_url_is_given(
     assert run_python(str(example), cwd=tmp_path) == shown_output(example)
 
 
-@pytest.mark.parametrize("example", IN_APPLICATIONS, ids=lambda each: each.name)
+@over("example", IN_APPLICATIONS)
 def test_the_page_of_examples_says_what_an_example_in_an_application_needs(
     example: Path,
 ) -> None:
@@ -250,7 +249,6 @@ def test_the_readmes_program_prints_what_it_says(tmp_path: Path) -> None:
 
 
 @pytest.mark.documentation
-@pytest.mark.slow
 def test_the_readmes_durable_program_has_one_definition_after_three_starts(
     tmp_path: Path,
 ) -> None:
@@ -258,15 +256,12 @@ def test_the_readmes_durable_program_has_one_definition_after_three_starts(
     for _ in range(3):
         # On a slow machine it begins more than ten seconds after the last one.
         run_python("-c", durable, cwd=tmp_path, may_miss=True)
-    store = open_store(f"sqlite:///{tmp_path}/tasks.db")
-    store.initialize()
-    assert len(store.select_definitions()) == 1
-    store.close()
+    with closing(open_store(f"sqlite:///{tmp_path}/tasks.db")) as store:
+        assert len(store.select_definitions()) == 1
 
 
 @pytest.mark.documentation
-@pytest.mark.slow
-@pytest.mark.parametrize("page", [README, *PAGES], ids=lambda each: each.name)
+@over("page", [README, *PAGES])
 def test_the_snippets_of_a_page_run(
     page: Path, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
@@ -277,9 +272,7 @@ def test_the_snippets_of_a_page_run(
 
 
 @pytest.mark.parametrize("engine", SQL)
-@pytest.mark.parametrize(
-    "page", [each for each in PAGES if blocks(each, "sql")], ids=lambda each: each.name
-)
+@over("page", [each for each in PAGES if blocks(each, "sql")])
 def test_the_sql_of_a_page_runs_on_the_databases_it_is_for(
     page: Path, engine: str, store_url: str
 ) -> None:
@@ -293,21 +286,18 @@ def test_the_sql_of_a_page_runs_on_the_databases_it_is_for(
 def run_sql(url: str, text: str) -> None:
     """Run statements, and undo what can be undone."""
     if url.startswith("sqlite:"):
-        with closing(sqlite3.connect(make_url(url).database or "")) as connection:
-            connection.executescript(text)
+        with closing(sqlite3.connect(make_url(url).database or "")) as file:
+            file.executescript(text)
         return
-    parsed = make_url(url)
-    libpq = parsed.set(drivername="postgresql").render_as_string(hide_password=False)
-    with psycopg.connect(libpq) as connection:
+    with psycopg.connect(libpq(url)) as connection:
         # There are statements that CockroachDB takes in no transaction.
-        connection.autocommit = parsed.drivername.startswith("cockroachdb")
+        connection.autocommit = url.startswith("cockroachdb")
         connection.execute(text.encode())
         connection.rollback()
 
 
 @pytest.mark.documentation
-@pytest.mark.slow
-@pytest.mark.parametrize("page", [README, *PAGES], ids=lambda each: each.name)
+@over("page", [README, *PAGES])
 def test_the_commands_of_the_package_on_a_page_run(page: Path, tmp_path: Path) -> None:
     commands = re.findall(r"^\$ (python -m go_scheduler.+)$", page.read_text(), re.M)
     for command in commands:
@@ -318,30 +308,27 @@ def test_the_commands_of_the_package_on_a_page_run(page: Path, tmp_path: Path) -
 
 
 @pytest.mark.documentation
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "page", [each for each in PAGES if has_tests(each)], ids=lambda each: each.name
-)
+@over("page", [each for each in PAGES if has_tests(each)])
 def test_the_tests_of_a_page_pass(page: Path, tmp_path: Path) -> None:
     (tmp_path / "test_page.py").write_text(program(page))
     arguments = ("-m", "pytest", "-q", "-p", "no:cacheprovider")
     assert " passed" in run_python(*arguments, "test_page.py", cwd=tmp_path)
 
 
-@pytest.mark.parametrize("page", [README, *PAGES], ids=lambda each: each.name)
+@over("page", [README, *PAGES])
 def test_an_excerpt_is_part_of_its_file(page: Path) -> None:
     for title, text in blocks(page, "python"):
         if title and text != whole(title):
             assert text in (ROOT / title).read_text(), title
 
 
-@pytest.mark.parametrize("example", EXAMPLES, ids=lambda each: each.name)
+@over("example", EXAMPLES)
 def test_an_example_is_on_the_page_of_examples(example: Path) -> None:
     path = f"examples/{example.name}"
     assert (path, whole(path)) in blocks(ROOT / "docs/examples.md", "python")
 
 
-@pytest.mark.parametrize("example", EXAMPLES, ids=lambda each: each.name)
+@over("example", EXAMPLES)
 def test_an_example_says_what_it_shows_and_is_short(example: Path) -> None:
     assert "::\n\n" in docstring(example)
     assert len(example.read_text().splitlines()) <= 285
@@ -372,7 +359,6 @@ class TestOwnTrigger(TriggerSuite):
 
 
 @pytest.mark.documentation
-@pytest.mark.slow
 class TestOwnStore(StoreSuite):
     """The example of a store of one's own keeps every promise."""
 

@@ -18,22 +18,11 @@ from go_scheduler import health, models, policies, settings
 from go_scheduler.checks import NAME_LIMIT, NOTE_LIMIT
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.json import freeze
-from go_scheduler.models import (
-    METADATA_LIMIT,
-    State,
-    TaskDefinition,
-    TaskInstance,
-)
+from go_scheduler.models import METADATA_LIMIT, State, TaskDefinition, TaskInstance
 from go_scheduler.models.values import changed, trusted
 from go_scheduler.policies import CatchUp, Overlap, RetryPolicy
 from go_scheduler.stores.messages import Addition, Claim, RunOutcome
-from go_scheduler.testing.builders import (
-    HOUR,
-    HOURLY,
-    MINUTE,
-    WAITING,
-    definition,
-)
+from go_scheduler.testing.builders import HOUR, HOURLY, MINUTE, WAITING, definition
 from go_scheduler.testing.clock import START
 from go_scheduler.triggers import ExecuteOnceTrigger
 from tests.conftest import instance
@@ -44,6 +33,12 @@ DEFINITION = TaskDefinition(trigger=HOURLY, id=ID)
 
 class Queue(StrEnum):
     REPORTS = "reports"
+
+
+def added(of: TaskDefinition, **values: Any) -> TaskInstance:
+    return TaskInstance(
+        id=ID, definition=of, fire_time=None, execute_at=START, due_at=START, **values
+    )
 
 
 def refusal(name: str, value: object) -> str:
@@ -177,9 +172,8 @@ def test_times_are_kept_in_utc(name: str) -> None:
     kept = getattr(replace(DEFINITION, **{name: given}), name)  # type: ignore[arg-type]
     assert kept == START
     assert kept.tzinfo is UTC
-    assert refusal(name, given.replace(tzinfo=None)).startswith(
-        f"{name} has no time zone"
-    )
+    naive = given.replace(tzinfo=None)
+    assert refusal(name, naive).startswith(f"{name} has no time zone")
     assert refusal(name, "tomorrow").startswith(f"{name} must be a datetime")
 
 
@@ -242,23 +236,15 @@ def test_a_definition_and_its_instances_travel_between_processes() -> None:
 
 def test_an_instance_begins_without_an_attempt_or_a_run() -> None:
     of = replace(DEFINITION, metadata={"a": 1})
-    begun = TaskInstance(
-        id=ID, definition=of, fire_time=None, execute_at=START, due_at=START
-    )
+    begun = added(of)
     assert (begun.attempt, begun.runs, begun.cancel_requested) == (0, 0, False)
     assert begun.state is State.PENDING
     assert (begun.definition_id, begun.metadata) == (of.id, {"a": 1})
 
 
 def test_an_instance_with_a_payload_can_stand_in_a_set() -> None:
-    made = TaskInstance(
-        id=UUID(int=1),
-        definition=DEFINITION,
-        fire_time=None,
-        execute_at=START,
-        due_at=START,
-        payload=freeze({"order": [7]}, name="payload", limit=100),
-    )
+    payload = freeze({"order": [7]}, name="payload", limit=100)
+    made = added(DEFINITION, payload=payload)
     other = replace(made, payload=None)
     assert made != other
     assert hash(made) == hash(other)
@@ -310,10 +296,7 @@ def test_a_value_shows_only_what_is_not_as_usual() -> None:
         f"TaskDefinition(trigger={trigger!r}, id={ID!r}, name='report',"
         f" metadata={made.metadata!r})"
     )
-    of = TaskInstance(
-        id=ID, definition=made, fire_time=None, execute_at=START, due_at=START, runs=2
-    )
-    assert repr(of) == (
+    assert repr(added(made, runs=2)) == (
         f"TaskInstance(id={ID!r}, definition={made!r}, fire_time=None,"
         f" execute_at={START!r}, due_at={START!r}, runs=2)"
     )

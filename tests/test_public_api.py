@@ -32,16 +32,8 @@ DATABASES = [
     ("go_scheduler.stores.sqlite", "SQLiteStore"),
 ]
 NOT_LOADED = [
-    "alembic",
-    "asyncpg",
-    "hypothesis",
-    "psycopg",
-    "psycopg2",
-    "pytest",
-    "redis",
-    "sqlalchemy",
-    "sqlalchemy_cockroachdb",
-    "sqlite3",
+    *("alembic", "asyncpg", "hypothesis", "psycopg", "psycopg2", "pytest"),
+    *("redis", "sqlalchemy", "sqlalchemy_cockroachdb", "sqlite3"),
     "go_scheduler.testing",
 ]
 IN_A_NEW_PROCESS = """
@@ -61,28 +53,14 @@ assert threading.active_count() == 1, "a thread was started"
 
 
 ON_DEMAND = [
-    "croniter",
-    "dateutil",
-    "icalendar",
-    "importlib.metadata",
-    "lark",
-    "sqlalchemy",
-    "go_scheduler.stores.opening",
-    "go_scheduler.stores.sql",
+    *("croniter", "dateutil", "icalendar", "importlib.metadata", "lark", "sqlalchemy"),
+    *("go_scheduler.stores.opening", "go_scheduler.stores.sql"),
 ]
 """Packages that a program does without which has no use for them."""
 
 SIMPLE_TRIGGERS = [
-    "go_scheduler.triggers",
-    "go_scheduler.triggers.base",
-    "go_scheduler.triggers.delay",
-    "go_scheduler.triggers.execute_once",
-    "go_scheduler.triggers.times",
-    "go_scheduler.triggers.interval",
-    "go_scheduler.triggers.on_demand",
-    "go_scheduler.triggers.stored",
-    "go_scheduler.triggers.zones",
-    "go_scheduler.triggers.words",
+    *("base", "delay", "execute_once", "interval", "on_demand"),
+    *("stored", "times", "words", "zones"),
 ]
 """All that is loaded of triggers for one that fires once."""
 
@@ -227,18 +205,17 @@ def run(program: str) -> str:
 def test_what_fires_once_in_memory_loads_no_other_triggers_and_what_they_need() -> None:
     loaded = run(FIRES_ONCE).split()
     assert sorted({*ON_DEMAND} & {*loaded}) == []
-    of_triggers = [each for each in loaded if each.startswith("go_scheduler.triggers")]
-    assert sorted(of_triggers) == sorted(SIMPLE_TRIGGERS)
+    prefix = "go_scheduler.triggers."
+    of_triggers = [each for each in loaded if each.startswith(prefix)]
+    assert sorted(of_triggers) == [prefix + each for each in SIMPLE_TRIGGERS]
 
 
 @pytest.mark.slow
-def test_the_module_of_a_stored_kind_is_loaded_when_it_is_met() -> None:
-    run(LOADS_A_KIND)
-
-
-@pytest.mark.slow
-def test_a_kind_whose_module_was_never_loaded_is_taken_all_the_same() -> None:
-    run(TAKES_A_KIND)
+@pytest.mark.parametrize(
+    "program", [LOADS_A_KIND, TAKES_A_KIND], ids=["loaded when it is met", "is taken"]
+)
+def test_a_kind_whose_module_was_not_loaded(program: str) -> None:
+    run(program)
 
 
 @pytest.mark.parametrize("first", ["", "import go_scheduler.stores.cockroachdb"])

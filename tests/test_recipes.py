@@ -50,6 +50,7 @@ class Recipes:
             def now(cls, tz: object = None) -> datetime:  # type: ignore[override]
                 return clock.now()
 
+        self.clock = clock
         self.ran: list[TaskInstance] = []
         self.handlers = HandlerRegistry()
         self.handlers.register("job")(self.ran.append)
@@ -85,46 +86,42 @@ def instance() -> TaskInstance:
     )
 
 
-def test_what_is_enqueued_runs_at_once_or_after_its_wait(
-    recipes: Recipes, clock: ManualClock
-) -> None:
+def test_what_is_enqueued_runs_at_once_or_after_its_wait(recipes: Recipes) -> None:
     scheduler, task = recipes.scheduler, recipes["send"]
     recipes.handlers.register("send mail")(recipes.ran.append)
     scheduler.schedule(task)
     for wait in (0, 60):
         scheduler.enqueue("send mail", delay=seconds(wait), wait=wait)
-    clock.advance(seconds(30))
+    recipes.clock.advance(seconds(30))
     assert [each.payload for each in recipes.ran] == [{"wait": 0}]
-    clock.advance(seconds(60))
+    recipes.clock.advance(seconds(60))
     assert [each.payload for each in recipes.ran] == [{"wait": 0}, {"wait": 60}]
 
 
-def test_what_is_run_now_runs_besides_its_schedule(
-    recipes: Recipes, clock: ManualClock
-) -> None:
+def test_what_is_run_now_runs_besides_its_schedule(recipes: Recipes) -> None:
     definition = recipes.scheduler.schedule(job(metadata={"to": "ada"}))
     recipes["run_now_as_well"](recipes.scheduler, definition)
-    clock.advance(seconds(10))
+    recipes.clock.advance(seconds(10))
     [ran] = recipes.ran
     assert (ran.metadata, ran.payload) == ({"to": "ada"}, {"by": "hand"})
     assert recipes.scheduler.get_definition(definition.id) == definition
 
 
 def test_another_program_does_the_work_and_says_what_came_of_it(
-    recipes: Recipes, clock: ManualClock
+    recipes: Recipes,
 ) -> None:
     published: list[dict[str, Any]] = []
     recipes["publish"] = published.append
     recipes.handlers.register("convert video")(recipes["convert"])
-    now = ExecuteOnceTrigger(clock.now())
+    now = ExecuteOnceTrigger(recipes.clock.now())
     for file in ("one", "two"):
         video = job(name="convert video", trigger=now, metadata={"file": file})
         recipes.scheduler.schedule(video)
-    clock.advance(seconds(10))
+    recipes.clock.advance(seconds(10))
     one, two = published
     for _ in range(2):
         assert recipes["on_answer"]({**one, "kind": "progress"}) == "go on"
-        clock.advance(seconds(100))
+        recipes.clock.advance(seconds(100))
     assert recipes["on_answer"]({**one, "kind": "done"})
     [again] = published[2:]
     assert (again["id"], again["attempt"]) == (two["id"], 2)
@@ -136,45 +133,43 @@ def test_another_program_does_the_work_and_says_what_came_of_it(
 
 
 def test_all_that_has_failed_is_run_again_and_not_a_page_of_it(
-    recipes: Recipes, clock: ManualClock
+    recipes: Recipes,
 ) -> None:
     def fail(instance: TaskInstance) -> None:
         recipes.ran.append(instance)
         raise ValueError("no paper")
 
     recipes.handlers.register("fails")(fail)
-    now = ExecuteOnceTrigger(clock.now())
+    now = ExecuteOnceTrigger(recipes.clock.now())
     retry = RetryPolicy(max_attempts=1)
     for _ in range(101):
         recipes.scheduler.schedule(job(name="fails", trigger=now, retry=retry))
-    clock.advance(seconds(10))
+    recipes.clock.advance(seconds(10))
     recipes["run_failed_again"](recipes.scheduler, "fails")
-    clock.advance(seconds(10))
+    recipes.clock.advance(seconds(10))
     assert len(recipes.ran) == 202
 
 
-def test_what_is_late_is_dropped(recipes: Recipes, clock: ManualClock) -> None:
+def test_what_is_late_is_dropped(recipes: Recipes) -> None:
     recipes.handlers.register("remind")(recipes.ran.append)
     for late in (timedelta(minutes=9), timedelta(minutes=11)):
-        recipes["remind"](recipes.scheduler, clock.now() - late)
-    clock.advance(seconds(1))
+        recipes["remind"](recipes.scheduler, recipes.clock.now() - late)
+    recipes.clock.advance(seconds(1))
     counts = recipes.scheduler.counts()
     assert (counts[State.COMPLETED], counts[State.SKIPPED]) == (1, 1)
 
 
-def test_each_retry_waits_longer_and_then_it_has_failed(
-    recipes: Recipes, clock: ManualClock
-) -> None:
+def test_each_retry_waits_longer_and_then_it_has_failed(recipes: Recipes) -> None:
     times = []
 
     @recipes.handlers.register("fetch")
     def fetch(instance: TaskInstance) -> None:
-        times.append((clock.now() - START).total_seconds())
+        times.append((recipes.clock.now() - START).total_seconds())
         raise ConnectionError("away")
 
     once = replace(recipes["fetch_prices"], trigger=ExecuteOnceTrigger(START))
     recipes.scheduler.schedule(once)
-    clock.advance(timedelta(minutes=5))
+    recipes.clock.advance(timedelta(minutes=5))
     waits = [later - earlier for earlier, later in pairwise(times)]
     assert len(waits) == 4
     for wait, least in zip(waits, [10, 20, 40, 80], strict=True):
@@ -183,29 +178,25 @@ def test_each_retry_waits_longer_and_then_it_has_failed(
     assert "ConnectionError: away" in (failed.error or "")
 
 
-def test_the_other_side_says_when_to_ask_again(
-    recipes: Recipes, clock: ManualClock
-) -> None:
+def test_the_other_side_says_when_to_ask_again(recipes: Recipes) -> None:
     answers = [(429, 100), (429, 10), (404, 0)]
     asked = []
 
     def ask(instance: TaskInstance) -> tuple[int, int]:
-        asked.append(round((clock.now() - START).total_seconds()))
+        asked.append(round((recipes.clock.now() - START).total_seconds()))
         return answers.pop(0)
 
     recipes["ask_for_prices"] = ask
     recipes.handlers.register("fetch")(recipes["fetch"])
-    now = ExecuteOnceTrigger(clock.now())
+    now = ExecuteOnceTrigger(recipes.clock.now())
     recipes.scheduler.schedule(job(name="fetch", trigger=now))
-    clock.advance(timedelta(minutes=5))
+    recipes.clock.advance(timedelta(minutes=5))
     assert asked == [0, 100, 110]
     [failed] = recipes.scheduler.list_instances(state="failed")
     assert "there are no such prices" in (failed.error or "")
 
 
-def test_two_backups_of_one_disk_wait_for_each_other(
-    recipes: Recipes, clock: ManualClock
-) -> None:
+def test_two_backups_of_one_disk_wait_for_each_other(recipes: Recipes) -> None:
     most = 0
 
     @recipes.handlers.register("backup")
@@ -221,12 +212,12 @@ def test_two_backups_of_one_disk_wait_for_each_other(
     now = [replace(each, trigger=ExecuteOnceTrigger(START)) for each in made]
     with recipes.scheduler:
         recipes.scheduler.schedule_all(now)
-        clock.advance(seconds(5))
+        recipes.clock.advance(seconds(5))
         assert {each.definition.lock for each in recipes.ran} == {"disk a", "disk b"}
         assert len(recipes.ran) == 2
         first = next(each for each in recipes.ran if each.definition.lock == "disk a")
         recipes.scheduler.complete(first.id, first.attempt)
-        clock.advance(seconds(2))
+        recipes.clock.advance(seconds(2))
         assert len(recipes.ran) == 3
     assert most == 2
     assert recipes["sync"].overlap is Overlap.SKIP

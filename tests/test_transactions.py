@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import gc
 import re
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -46,9 +47,10 @@ from go_scheduler.testing.clock import START
 from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
 from go_scheduler.triggers.interval import IntervalTrigger
 from go_scheduler.triggers.on_demand import OnDemandTrigger
-from tests.conftest import LOCKING, SQL
+from tests.conftest import LOCKING, SQL, engines
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
     from datetime import datetime
 
     from go_scheduler.models import TaskInstance
@@ -57,11 +59,7 @@ if TYPE_CHECKING:
     from tests.shop import Begin, Shop
 
 
-@pytest.fixture(params=SQL)
-def engine(request: pytest.FixtureRequest) -> str:
-    """Those that a user's transaction can be in."""
-    kind: str = request.param
-    return kind
+engine = engines(SQL)
 
 
 class Watching(Client):
@@ -71,6 +69,27 @@ class Watching(Client):
 
     def _look(self, stored: TaskDefinition | None = None) -> None:
         self.looks += 1
+
+
+@contextmanager
+def before(target: Any, words: str, call: Callable[[], object]) -> Iterator[None]:
+    """Make a call before each statement that these words match."""
+
+    def come_first(_: object, __: object, statement: str, *___: object) -> None:
+        if re.search(words, statement, re.DOTALL):
+            call()
+
+    event.listen(target, "before_cursor_execute", come_first)
+    yield
+    event.remove(target, "before_cursor_execute", come_first)
+
+
+READS_INSTANCES = "^(?!.*INSERT).*FROM task_instances"
+
+
+def execute(shop: Shop, statement: str) -> None:
+    with shop.engine.begin() as connection:
+        connection.execute(text(statement))
 
 
 @pytest.fixture
@@ -303,17 +322,13 @@ def test_who_adds_a_key_that_goes_meanwhile_is_told_to_repeat(
 ) -> None:
     client.schedule(SEND)
     client.enqueue("send", key="k")
-
-    def come_first(connection: Connection, *statement: object) -> None:
-        is_read = "FROM task_instances" in str(statement[1])
-        if is_read and "INSERT" not in str(statement[1]):
-            with shop.engine.begin() as other:
-                other.execute(text("DELETE FROM task_instances"))
-
-    with shop.engine.connect() as connection:
-        event.listen(connection, "before_cursor_execute", come_first)
-        with pytest.raises(StoreUnavailableError, match="repeat the transaction"):
-            client.enqueue("send", key="k", connection=connection)
+    delete = partial(execute, shop, "DELETE FROM task_instances")
+    with (
+        shop.engine.connect() as connection,
+        before(connection, READS_INSTANCES, delete),
+        pytest.raises(StoreUnavailableError, match="repeat the transaction"),
+    ):
+        client.enqueue("send", key="k", connection=connection)
     with shop.engine.begin() as connection:
         assert client.enqueue("send", key="k", connection=connection).key == "k"
 
@@ -325,19 +340,14 @@ def test_a_key_whose_instance_is_cleaned_up_before_it_is_read_is_added_after_all
     assert isinstance(store, SQLStore)
     client.schedule(SEND)
     first = client.enqueue("send", key="k")
-    come_first = iter(["DELETE FROM task_instances"])
+    statements = iter(["DELETE FROM task_instances"])
 
-    def clean_up(connection: Connection, *statement: object) -> None:
-        is_read = "FROM task_instances" in str(statement[1])
-        if is_read and "INSERT" not in str(statement[1]):
-            for each in come_first:
-                with shop.engine.begin() as other:
-                    other.execute(text(each))
+    def clean_up() -> None:
+        for each in statements:
+            execute(shop, each)
 
-    engine = store._database._engines[Lane.NEW]
-    event.listen(engine, "before_cursor_execute", clean_up)
-    again = client.enqueue("send", key="k")
-    event.remove(engine, "before_cursor_execute", clean_up)
+    with before(store._database._engines[Lane.NEW], READS_INSTANCES, clean_up):
+        again = client.enqueue("send", key="k")
     assert again.id != first.id
     assert client.get_instance(again.id) == again
 
@@ -389,15 +399,13 @@ def test_who_adds_to_what_is_limited_meanwhile_is_told_to_repeat(
     client: Client, shop: Shop
 ) -> None:
     task = client.schedule(SEND)
-
-    def come_first(connection: Connection, *statement: object) -> None:
-        if "INSERT INTO task_instances" in str(statement[1]):
-            client.schedule(replace(task, max_queue=1))
-
-    with shop.engine.connect() as connection:
-        event.listen(connection, "before_cursor_execute", come_first)
-        with pytest.raises(StoreUnavailableError, match="repeat the transaction"):
-            client.enqueue("send", connection=connection)
+    limit = partial(client.schedule, replace(task, max_queue=1))
+    with (
+        shop.engine.connect() as connection,
+        before(connection, "INSERT INTO task_instances", limit),
+        pytest.raises(StoreUnavailableError, match="repeat the transaction"),
+    ):
+        client.enqueue("send", connection=connection)
     assert client.counts()[State.PENDING] == 0
 
 
@@ -425,14 +433,12 @@ def test_who_edits_what_is_edited_meanwhile_is_told_to_repeat(
     client: Client, shop: Shop
 ) -> None:
     new = client.schedule(once(START + HOUR))
-
-    def come_first(connection: Connection, *statement: object) -> None:
-        if "UPDATE task_definitions" in str(statement[1]):
-            client.schedule(replace(new, name="other"))
-
-    with shop.engine.connect() as connection:
-        event.listen(connection, "before_cursor_execute", come_first)
-        with pytest.raises(StoreUnavailableError, match="repeat the transaction"):
-            client.pause(new.id, connection=connection)
+    rename = partial(client.schedule, replace(new, name="other"))
+    with (
+        shop.engine.connect() as connection,
+        before(connection, "UPDATE task_definitions", rename),
+        pytest.raises(StoreUnavailableError, match="repeat the transaction"),
+    ):
+        client.pause(new.id, connection=connection)
     with shop.engine.begin() as connection:
         assert client.pause(new.id, connection=connection).name == "other"

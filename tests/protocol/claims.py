@@ -158,9 +158,6 @@ class Claims(Model[State]):
             for others in permutations(range(waiting, waiting + created))
         ]
 
-    def first(self) -> State:
-        return self._first
-
     def broken(self, state: State) -> str:
         if any(each.calls > 1 + each.excused for each in state.rows):
             return "an instance is called twice though no claim of it has lapsed"

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from tests.protocol import claims, exclusion, firing, ownership, remote, success
 from tests.protocol.exclusion import Exclusion, Mode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from tests.protocol.checker import Model
 
@@ -48,140 +49,100 @@ def _all_but(guards: dict[str, str], *names: str) -> dict[str, str]:
 _OF_CREATION = "none begins", "under way"
 _OF_TWO_EDITS = "revision rises", "last to stay", "share"
 
+
+def _sized(
+    model: str,
+    make: Make,
+    size: str,
+    guards: dict[str, str] | None = None,
+    *,
+    is_large: bool | None = None,
+    **sizes: Any,
+) -> Configuration:
+    """A configuration; one that shows no guard is large unless told otherwise."""
+    shown = guards or {}
+    large = not shown if is_large is None else is_large
+    return Configuration(f"{model}: {size}", make, sizes, shown, large)
+
+
+_claims = partial(_sized, "claims", claims.Claims, nodes=2, waiting=1, faults=1)
+_firing = partial(_sized, "firing", firing.Firing, nodes=2)
+_remote = partial(_sized, "remote ends", remote.Remote, workers=2)
+_success = partial(_sized, "late success", success.Success, calls=3)
+_owners = partial(_sized, "ownership", ownership.Ownership, nodes=2, shards=2)
+
+
+def _exclusions(mode: Mode) -> Iterator[Configuration]:
+    made = partial(_sized, "exclusion", Exclusion, mode=mode)
+    shows = partial(_some, exclusion.GUARDS)
+    of_a_lock = () if mode is Mode.ATOMIC else ("reads again", "sweep", "open")
+    lock, limit = "a lock, three instances", "a limit of two, four instances"
+    yield made(f"{lock}, {mode.value}", shows(*of_a_lock), is_large=False, slots=1)
+    skipped = f"{lock} of which those beside another are skipped, {mode.value}"
+    yield made(skipped, shows("behind"), slots=1, skips=True)
+    large = mode is not Mode.ATOMIC
+    yield made(
+        f"{limit}, {mode.value}", shows("own"), is_large=large, slots=2, instances=4
+    )
+
+
 CONFIGURATIONS = [
-    Configuration(
-        "claims: two nodes, one instance, one fault",
-        claims.Claims,
-        {"nodes": 2, "waiting": 1, "faults": 1},
-        _all_but(claims.GUARDS, *_OF_CREATION),
+    _claims(
+        "two nodes, one instance, one fault", _all_but(claims.GUARDS, *_OF_CREATION)
     ),
-    Configuration(
-        "claims: two nodes, one instance that is created and started, one fault",
-        claims.Claims,
-        {"nodes": 2, "waiting": 0, "created": 1, "faults": 1},
+    _claims(
+        "two nodes, one instance that is created and started, one fault",
         _some(claims.GUARDS, *_OF_CREATION),
+        waiting=0,
+        created=1,
     ),
-    Configuration(
-        "claims: two nodes, one instance, two faults",
-        claims.Claims,
-        {"nodes": 2, "waiting": 1, "faults": 2},
-        {},
-        is_large=True,
+    _claims("two nodes, one instance, two faults", faults=2),
+    _claims(
+        "two nodes, one instance that is created and started, two faults",
+        waiting=0,
+        created=1,
+        faults=2,
     ),
-    Configuration(
-        "claims: two nodes, one instance that is created and started, two faults",
-        claims.Claims,
-        {"nodes": 2, "waiting": 0, "created": 1, "faults": 2},
-        {},
-        is_large=True,
+    _claims(
+        "two nodes, one instance that waits and one that is created, one fault",
+        created=1,
     ),
-    Configuration(
-        "claims: two nodes, one instance that waits and one that is created, one fault",
-        claims.Claims,
-        {"nodes": 2, "waiting": 1, "created": 1, "faults": 1},
-        {},
-        is_large=True,
-    ),
-    Configuration(
-        "claims: two nodes, two instances that wait, one fault",
-        claims.Claims,
-        {"nodes": 2, "waiting": 2, "faults": 1},
-        {},
-        is_large=True,
-    ),
-    Configuration(
-        "claims: three nodes, one instance, one fault",
-        claims.Claims,
-        {"nodes": 3, "waiting": 1, "faults": 1},
-        {},
-        is_large=True,
-    ),
-    Configuration(
-        "firing: two nodes, three fire times, one edit",
-        firing.Firing,
-        {"nodes": 2, "edits": 1},
+    _claims("two nodes, two instances that wait, one fault", waiting=2),
+    _claims("three nodes, one instance, one fault", nodes=3),
+    _firing(
+        "two nodes, three fire times, one edit",
         _all_but(firing.GUARDS, *_OF_TWO_EDITS, "not paused", "unique"),
+        edits=1,
     ),
-    Configuration(
-        "firing: two nodes, three fire times, two edits",
-        firing.Firing,
-        {"nodes": 2, "edits": 2},
+    _firing(
+        "two nodes, three fire times, two edits",
         _some(firing.GUARDS, *_OF_TWO_EDITS),
         is_large=True,
+        edits=2,
     ),
-    *(
-        Configuration(
-            f"exclusion: {what}, {mode.value}",
-            Exclusion,
-            {"mode": mode, **sizes},
-            _some(exclusion.GUARDS, *shown),
-            is_large=is_large,
-        )
-        for mode, of_a_lock in (
-            (Mode.ATOMIC, ()),
-            (Mode.POSTGRESQL, ("reads again", "sweep", "open")),
-            (Mode.COCKROACHDB, ("reads again", "sweep", "open")),
-        )
-        for what, sizes, shown, is_large in (
-            ("a lock, three instances", {"slots": 1}, of_a_lock, False),
-            (
-                "a lock, three instances of which those beside another are skipped",
-                {"slots": 1, "skips": True},
-                ("behind",),
-                False,
-            ),
-            (
-                "a limit of two, four instances",
-                {"slots": 2, "instances": 4},
-                ("own",),
-                mode is not Mode.ATOMIC,
-            ),
-        )
-    ),
-    Configuration(
-        "exclusion: a rate, three instances",
-        exclusion.Rate,
-        {"instances": 3},
+    *(each for mode in Mode for each in _exclusions(mode)),
+    _sized(
+        *("exclusion", exclusion.Rate, "a rate, three instances"),
         exclusion.RATE_GUARDS,
+        instances=3,
     ),
-    Configuration(
-        "late success: three runs of one instance",
-        success.Success,
-        {"calls": 3},
-        success.GUARDS,
-    ),
-    Configuration(
-        "late success: three runs of one instance, which a success deletes",
-        success.Success,
-        {"calls": 3, "deletes": True},
+    _success("three runs of one instance", success.GUARDS),
+    _success(
+        "three runs of one instance, which a success deletes",
         {**success.GUARDS, **success.OF_DELETION},
+        deletes=True,
     ),
-    Configuration(
-        "remote ends: two workers, one fault",
-        remote.Remote,
-        {"workers": 2, "faults": 1},
-        _all_but(remote.GUARDS, "its worker"),
-    ),
-    Configuration(
-        "remote ends: two workers, two faults",
-        remote.Remote,
-        {"workers": 2, "faults": 2},
+    _remote("two workers, one fault", _all_but(remote.GUARDS, "its worker"), faults=1),
+    _remote(
+        "two workers, two faults",
         _some(remote.GUARDS, "its worker"),
         is_large=True,
+        faults=2,
     ),
-    Configuration(
-        "ownership: two nodes, two shards, two mistakes or faults",
-        ownership.Ownership,
-        {"nodes": 2, "shards": 2, "changes": 2},
-        ownership.GUARDS,
+    _owners(
+        "two nodes, two shards, two mistakes or faults", ownership.GUARDS, changes=2
     ),
-    Configuration(
-        "ownership: three nodes, two shards, three mistakes or faults",
-        ownership.Ownership,
-        {"nodes": 3, "shards": 2, "changes": 3},
-        {},
-        is_large=True,
-    ),
+    _owners("three nodes, two shards, three mistakes or faults", nodes=3, changes=3),
 ]
 
 NOT_NEEDED = {

@@ -103,9 +103,6 @@ class Exclusion(Model[State]):
         self._skips = skips
         self._without = without
 
-    def first(self) -> State:
-        return self._first
-
     def broken(self, state: State) -> str:
         runs = sum(each.stage == "runs" for each in state.instances)
         if runs > len(state.slots):
@@ -249,9 +246,6 @@ class Rate(Model[RateState]):
     def __init__(self, *, instances: int = 3, without: str = "") -> None:
         self._first = RateState(0, 0, (None,) * instances, (EMPTY,) * instances)
         self._without = without
-
-    def first(self) -> RateState:
-        return self._first
 
     def alike(self, state: RateState) -> RateState:
         pairs = sorted(

@@ -142,9 +142,6 @@ class Firing(Model[State]):
         )
         self._without = without
 
-    def first(self) -> State:
-        return self._first
-
     def alike(self, state: State) -> State:
         return state._replace(plans=tuple(sorted(state.plans)))
 

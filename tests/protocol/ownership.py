@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from tests.protocol.checker import Name
 
-PHASES = ("ahead", "lead", "late")
-"""When a definition is due: later than the lead, within it, or it has been for long."""
 
 GUARDS = {
     "others": "within the lead a node fires what others own as well",
@@ -70,9 +68,6 @@ class Ownership(Model[State]):
         node = Node(nothing, nothing)
         self._first = State("ahead", (0,) * shards, (node,) * nodes, changes)
         self._without = without
-
-    def first(self) -> State:
-        return self._first
 
     def alike(self, state: State) -> State:
         return state._replace(nodes=tuple(sorted(state.nodes)))

@@ -92,9 +92,6 @@ class Remote(Model[State]):
         self._first = State(Row(), (), (), ((),) * workers, 0, faults)
         self._without = without
 
-    def first(self) -> State:
-        return self._first
-
     def broken(self, state: State) -> str:
         if state.calls > 1 + state.excused:
             return "a handler is called twice though nothing went wrong"

@@ -97,12 +97,10 @@ class Success(Model[State]):
     def __init__(
         self, *, calls: int = 3, deletes: bool = False, without: str = ""
     ) -> None:
+        self._first = State(Row())
         self._calls = calls
         self._deletes = deletes
         self._without = without
-
-    def first(self) -> State:
-        return State(Row())
 
     def alike(self, state: State) -> State:
         return state._replace(runs=tuple(sorted(state.runs)))

@@ -12,15 +12,11 @@ from uuid import uuid4
 import psycopg
 import pytest
 from psycopg.errors import LockNotAvailable, QueryCanceled, SerializationFailure
-from sqlalchemy import create_engine, event, exc, make_url, select
+from sqlalchemy import create_engine, event, exc, select
 
-from go_scheduler import OnDemandTrigger, Scheduler, TaskDefinition
+from go_scheduler import Scheduler
 from go_scheduler.clock import ZERO
-from go_scheduler.errors import (
-    ConfigurationError,
-    StoreError,
-    StoreUnavailableError,
-)
+from go_scheduler.errors import ConfigurationError, StoreError, StoreUnavailableError
 from go_scheduler.stores.base import LOOKED_AT
 from go_scheduler.stores.cockroachdb import (
     CockroachDBDialect,
@@ -28,7 +24,6 @@ from go_scheduler.stores.cockroachdb import (
     restarted,
 )
 from go_scheduler.stores.filters import CLAIMABLE, DefinitionOrder, Filter, Order
-from go_scheduler.stores.postgresql.store import PostgreSQLStore
 from go_scheduler.stores.sql.database import IS_REPEATED, Lane
 from go_scheduler.stores.sql.reader import ContentsCache
 from go_scheduler.stores.sql.tables import definitions
@@ -46,24 +41,27 @@ from go_scheduler.testing.builders import (
     pending,
     put,
     start,
+    task,
 )
 from go_scheduler.testing.clock import START
 from go_scheduler.testing.stores import StoreSuite
 from tests.faults import failing_statements
-from tests.servers import delete_all_rows, libpq, opened
+from tests.servers import connected, delete_all_rows, opened
+from tests.shop import engine_of
 from tests.stores.shards import ShardTests
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
+    from go_scheduler import TaskDefinition
     from go_scheduler.stores.base import Store
+    from go_scheduler.stores.postgresql.store import PostgreSQLStore
     from go_scheduler.testing.clock import ManualClock
 
 PAST = "BEGIN AS OF SYSTEM TIME follower_read_timestamp()"
 READS = "attempt < 9000000000000000000"
 APART = " AND false"
 NEVER = "no claim says this"
-PSYCOPG = "postgresql+psycopg"
 WEAKER = "it is at READ COMMITTED: .* set default_transaction_isolation to SERIALIZABLE"
 
 
@@ -107,7 +105,7 @@ def test_a_single_row_is_read_by_statistics(cockroachdb_url: str) -> None:
 
 def analyze(url: str) -> None:
     """Have the server make statistics of the tables."""
-    with psycopg.connect(libpq(url), autocommit=True) as connection:
+    with connected(url) as connection:
         for table in ("task_contents", "task_definitions", "task_instances"):
             connection.execute(f"ANALYZE {table}".encode())
 
@@ -126,18 +124,16 @@ def test_definitions_are_edited_within_serializable_transactions_alone(
     delete_all_rows(cockroachdb_url)
     with opened(cockroachdb_url, has_tables=True) as store:
         client = Scheduler(None, store)
-        of = client.schedule(TaskDefinition(trigger=OnDemandTrigger()))
-        url = make_url(cockroachdb_url).set(drivername="cockroachdb+psycopg")
-        engine = create_engine(url)
-        weaker = engine.execution_options(isolation_level="READ COMMITTED")
+        of = client.schedule(task())
         refused = pytest.raises(ConfigurationError, match=WEAKER)
-        with weaker.begin() as connection, refused:
-            EDITS[edit](client, of, connection)
-        with weaker.begin() as connection:
-            client.run_now(of.id, connection=connection)
-        with engine.begin() as connection:
-            EDITS[edit](client, of, connection)
-        engine.dispose()
+        with engine_of(cockroachdb_url) as engine:
+            weaker = engine.execution_options(isolation_level="READ COMMITTED")
+            with weaker.begin() as connection, refused:
+                EDITS[edit](client, of, connection)
+            with weaker.begin() as connection:
+                client.run_now(of.id, connection=connection)
+            with engine.begin() as connection:
+                EDITS[edit](client, of, connection)
 
 
 # Statements, as far as PostgreSQL or no server at all can tell.
@@ -166,12 +162,9 @@ def test_ids_are_found_among_the_rows_of_an_array(
 ) -> None:
     found, _ = put(store), put(store)
     among = dialect.among(definitions.c.id, [found.id, uuid4()])
-    url = make_url(postgresql_url).set(drivername="postgresql+psycopg")
-    engine = create_engine(url)
-    with engine.connect() as connection:
-        query = select(definitions.c.id).where(among)
+    query = select(definitions.c.id).where(among)
+    with engine_of(postgresql_url) as engine, engine.connect() as connection:
         assert connection.execute(query).scalars().all() == [found.id]
-    engine.dispose()
 
 
 def test_rows_can_only_be_looked_up(dialect: CockroachDBDialect) -> None:
@@ -283,16 +276,17 @@ def test_a_transaction_that_is_tried_again_keeps_its_locks(
     postgresql_url: str, error: type[psycopg.Error] | None, then: list[str]
 ) -> None:
     executed: list[str] = []
-    engine = create_engine(make_url(postgresql_url).set(drivername=PSYCOPG))
-    event.listen(engine, "before_cursor_execute", lambda *all: executed.append(all[2]))
     with (
         closing(CockroachDBStore("cockroachdb://nowhere")) as store,
+        engine_of(postgresql_url) as engine,
         engine.connect() as connection,
         suppress(exc.OperationalError),
     ):
+        event.listen(
+            connection, "before_cursor_execute", lambda *all: executed.append(all[2])
+        )
         connection.execution_options(**{IS_REPEATED: True})
         assert store._in_transaction(connection, reading(error)) == "read"
-    engine.dispose()
     assert executed == ["SAVEPOINT cockroach_restart", "SELECT", *then]
 
 
@@ -311,12 +305,9 @@ def test_a_transaction_that_conflicts_each_time_ends() -> None:
 
 
 @pytest.fixture
-def store(postgresql_url: str, clock: ManualClock) -> Iterator[PostgreSQLStore]:
-    """An empty PostgreSQL store on the clock."""
-    delete_all_rows(postgresql_url)
-    with opened(postgresql_url, clock, has_tables=True) as store:
-        assert isinstance(store, PostgreSQLStore)
-        yield store
+def engine() -> str:
+    """What stands for a CockroachDB."""
+    return "postgresql"
 
 
 @contextmanager

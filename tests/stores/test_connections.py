@@ -10,8 +10,7 @@ import pytest
 from go_scheduler.stores.postgresql.store import PostgreSQLStore
 from go_scheduler.stores.sql.database import Lane
 from go_scheduler.stores.sql.spare import OLDEST
-from go_scheduler.testing import builders
-from go_scheduler.testing.builders import HOUR
+from go_scheduler.testing.builders import clean_up
 from tests.faults import kill_connections
 
 if TYPE_CHECKING:
@@ -71,10 +70,6 @@ def processes(store: PostgreSQLStore) -> set[int]:
     return {
         process_of(store, lane) for lane, size in LOOPS.items() for _ in range(size)
     }
-
-
-def clean_up(store: PostgreSQLStore) -> None:
-    builders.clean_up(store, older_than=HOUR)
 
 
 def test_the_connections_of_the_loops_are_opened_before_they_are_needed(

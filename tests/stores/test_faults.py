@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import psycopg
 import pytest
@@ -12,8 +12,7 @@ from sqlalchemy import exc, make_url
 
 from go_scheduler.clock import SystemClock
 from go_scheduler.errors import StoreError, StoreUnavailableError
-from go_scheduler.models import RUNS_KEPT, Outcome, State, TaskDefinition
-from go_scheduler.stores.messages import Addition
+from go_scheduler.models import RUNS_KEPT, Outcome, State
 from go_scheduler.stores.postgresql import driver
 from go_scheduler.stores.postgresql.store import PostgreSQLStore
 from go_scheduler.stores.rules import Declaration
@@ -23,6 +22,7 @@ from go_scheduler.testing.builders import (
     HOUR,
     NODE,
     SECOND,
+    add,
     claim,
     definition,
     fail_again,
@@ -32,6 +32,7 @@ from go_scheduler.testing.builders import (
     put,
     running,
     start,
+    task,
 )
 from go_scheduler.testing.store.claims import (
     ClaimTests,
@@ -40,23 +41,12 @@ from go_scheduler.testing.store.claims import (
     StartTests,
 )
 from go_scheduler.testing.store.cleanups import CleanupTests
-from go_scheduler.testing.store.edits import (
-    DeleteTests,
-    EditTests,
-    PauseTests,
-)
+from go_scheduler.testing.store.edits import DeleteTests, EditTests, PauseTests
 from go_scheduler.testing.store.firings import FireTests, WaitingTests
 from go_scheduler.testing.store.nodes import ThreadTests
 from go_scheduler.testing.store.runs import FinishTests, ReleaseTests
-from go_scheduler.triggers.on_demand import OnDemandTrigger
 from tests import servers
-from tests.faults import (
-    Proxy,
-    behind,
-    failing_statements,
-    unix_socket,
-)
-from tests.servers import libpq
+from tests.faults import Proxy, behind, failing_statements, unix_socket
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -72,11 +62,15 @@ ERRORS = psycopg.errors
 
 
 @pytest.fixture
-def real_store(postgresql_url: str) -> Iterator[PostgreSQLStore]:
-    """An empty PostgreSQL store that goes by the server's time."""
-    servers.delete_all_rows(postgresql_url)
-    with servers.opened(postgresql_url) as store:
-        yield cast("PostgreSQLStore", store)
+def engine() -> str:
+    """Where faults are made."""
+    return "postgresql"
+
+
+@pytest.fixture
+def store(own_time_store: PostgreSQLStore) -> PostgreSQLStore:
+    """An empty store that goes by the server's time."""
+    return own_time_store
 
 
 def test_a_password_that_is_wrong_is_no_store_that_is_away() -> None:
@@ -103,7 +97,6 @@ def test_a_password_that_is_wrong_is_no_store_that_is_away() -> None:
     )
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 class TestConflicts(
     EditTests,
@@ -128,18 +121,14 @@ class TestConflicts(
 
     @pytest.fixture
     def store(
-        self,
-        clock: ManualClock,
-        postgresql_url: str,
-        monkeypatch: pytest.MonkeyPatch,
+        self, clock: ManualClock, store_url: str, monkeypatch: pytest.MonkeyPatch
     ) -> Iterator[Store]:
         """An empty store."""
-        servers.delete_all_rows(postgresql_url)
         # These conflicts are chance: they neither go away with time, nor end for sure
         # within the usual number of tries.
         monkeypatch.setattr(sql_database, "_LONGEST_PAUSE", 0.01)
         monkeypatch.setattr(sql_database, "_MOST_TRIES", 1000)
-        with servers.opened(postgresql_url, clock) as store:
+        with servers.opened(store_url, clock, has_tables=True) as store:
             assert isinstance(store, PostgreSQLStore)
             with failing_statements(
                 store, share=SHARE, error=ERRORS.SerializationFailure
@@ -149,15 +138,15 @@ class TestConflicts(
 
 
 def test_a_conflict_without_end_is_reported(
-    real_store: PostgreSQLStore, monkeypatch: pytest.MonkeyPatch
+    store: PostgreSQLStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sql_database, "_LONGEST_PAUSE", 0.01)
     with (
-        failing_statements(real_store, share=1, error=ERRORS.SerializationFailure),
+        failing_statements(store, share=1, error=ERRORS.SerializationFailure),
         pytest.raises(StoreUnavailableError, match="40001"),
     ):
-        put(real_store)
-    assert real_store.select_definitions() == []
+        put(store)
+    assert store.select_definitions() == []
 
 
 @pytest.mark.parametrize(
@@ -165,54 +154,53 @@ def test_a_conflict_without_end_is_reported(
     [ERRORS.QueryCanceled, ERRORS.InsufficientPrivilege],
 )
 def test_what_may_concern_one_row_lets_a_batch_be_halved(
-    real_store: PostgreSQLStore, error: type[psycopg.Error]
+    store: PostgreSQLStore, error: type[psycopg.Error]
 ) -> None:
-    instance = running(real_store, definition(real_store.now()))
+    instance = running(store, definition(store.now()))
     with (
-        failing_statements(real_store, share=1, error=error),
+        failing_statements(store, share=1, error=error),
         pytest.raises(StoreError, match=error.sqlstate) as caught,
     ):
-        finish(real_store, instance)
+        finish(store, instance)
     assert type(caught.value) is StoreError
 
 
 def test_who_declares_waits_several_times_for_a_lock(
-    real_store: PostgreSQLStore,
+    store: PostgreSQLStore,
 ) -> None:
     locked = ERRORS.LockNotAvailable
-    one = Declaration(owner="app", definitions=[definition(real_store.now())])
-    with failing_statements(real_store, share=1, error=locked, most=3):
-        assert real_store.declare_definitions(one).definitions
+    one = Declaration(owner="app", definitions=[definition(store.now())])
+    with failing_statements(store, share=1, error=locked, most=3):
+        assert store.declare_definitions(one).definitions
     with (
-        failing_statements(real_store, share=1, error=locked, most=4),
+        failing_statements(store, share=1, error=locked, most=4),
         pytest.raises(StoreUnavailableError, match="55P03"),
     ):
-        real_store.declare_definitions(one)
+        store.declare_definitions(one)
 
 
 def test_who_adds_to_a_limited_definition_waits_several_times_for_its_turn(
-    real_store: PostgreSQLStore,
+    store: PostgreSQLStore,
 ) -> None:
-    task = TaskDefinition(trigger=OnDemandTrigger(), max_queue=2)
-    [task] = real_store.put_definitions([task]).definitions
-    real_store.add_instances(task.id, [Addition()])
+    limited = put(store, task(max_queue=2))
+    add(store, limited)
     locked = ERRORS.LockNotAvailable
-    with failing_statements(real_store, share=1, error=locked, most=3):
-        assert len(real_store.add_instances(task.id, [Addition()])) == 1
+    with failing_statements(store, share=1, error=locked, most=3):
+        assert add(store, limited)
 
 
 def test_an_unknown_end_is_not_repeated_where_that_would_lie(
-    real_store: PostgreSQLStore,
+    store: PostgreSQLStore,
 ) -> None:
-    instance = running(real_store, definition(real_store.now()))
+    instance = running(store, definition(store.now()))
     unknown = ERRORS.StatementCompletionUnknown
     with (
-        failing_statements(real_store, share=1, error=unknown, when="after", most=1),
+        failing_statements(store, share=1, error=unknown, when="after", most=1),
         pytest.raises(StoreUnavailableError, match="40003"),
     ):
-        finish(real_store, instance)
-    assert real_store.get_instance(instance.id).state is State.COMPLETED
-    assert not finish(real_store, instance, Outcome.FAILED)
+        finish(store, instance)
+    assert store.get_instance(instance.id).state is State.COMPLETED
+    assert not finish(store, instance, Outcome.FAILED)
 
 
 def unknown(store: PostgreSQLStore) -> Callable[..., object]:
@@ -227,58 +215,56 @@ def unknown(store: PostgreSQLStore) -> Callable[..., object]:
 
 
 def test_an_unknown_commit_of_a_delete_is_no_answer(
-    real_store: PostgreSQLStore, monkeypatch: pytest.MonkeyPatch
+    store: PostgreSQLStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    read = put(real_store)
-    monkeypatch.setattr(real_store._database, "_in_transaction", unknown(real_store))
+    read = put(store)
+    monkeypatch.setattr(store._database, "_in_transaction", unknown(store))
     with pytest.raises(StoreUnavailableError, match="40003"):
-        real_store.delete_definitions({read.id})
-    assert real_store.select_definitions() == []
+        store.delete_definitions({read.id})
+    assert store.select_definitions() == []
 
 
 def test_an_unknown_commit_of_a_retry_is_no_answer_and_is_not_repeated(
-    real_store: PostgreSQLStore, monkeypatch: pytest.MonkeyPatch
+    store: PostgreSQLStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    instance = running(real_store, definition(real_store.now()))
-    finish(real_store, instance, Outcome.FAILED, error="no paper")
-    monkeypatch.setattr(real_store._database, "_in_transaction", unknown(real_store))
+    instance = running(store, definition(store.now()))
+    finish(store, instance, Outcome.FAILED, error="no paper")
+    monkeypatch.setattr(store._database, "_in_transaction", unknown(store))
     with pytest.raises(StoreUnavailableError, match="40003"):
-        real_store.reopen_instances({instance.id})
+        store.reopen_instances({instance.id})
     monkeypatch.undo()
-    [again] = claim(real_store)
+    [again] = claim(store)
     assert (again.id, again.attempt, again.runs) == (instance.id, 2, 1)
     # Whoever asks once more, as nobody answered, does not disturb it.
-    assert real_store.reopen_instances({instance.id}) == set()
-    assert finish(real_store, again)
+    assert store.reopen_instances({instance.id}) == set()
+    assert finish(store, again)
 
 
 def test_history_that_is_not_trimmed_leaves_what_was_finished_as_it_is(
-    real_store: PostgreSQLStore, postgresql_url: str
+    store: PostgreSQLStore, postgresql_url: str
 ) -> None:
-    instance = running(real_store, definition(real_store.now()))
-    instance = fail_again(real_store, instance, RUNS_KEPT)
-    with psycopg.connect(libpq(postgresql_url)) as locker:
+    instance = running(store, definition(store.now()))
+    instance = fail_again(store, instance, RUNS_KEPT)
+    with servers.connected(postgresql_url) as locker, locker.transaction():
         locker.execute("SELECT 1 FROM task_runs FOR UPDATE")
-        assert finish(real_store, instance, None, error="no paper")
-        assert len(real_store.list_runs(instance.id)) == RUNS_KEPT + 1
-    [instance] = claim(real_store)
-    assert finish(real_store, instance, None, error="no paper")
-    assert len(real_store.list_runs(instance.id)) == RUNS_KEPT
+        assert finish(store, instance, None, error="no paper")
+        assert len(store.list_runs(instance.id)) == RUNS_KEPT + 1
+    [instance] = claim(store)
+    assert finish(store, instance, None, error="no paper")
+    assert len(store.list_runs(instance.id)) == RUNS_KEPT
 
 
 def test_an_unknown_end_is_repeated_where_that_is_harmless(
-    real_store: PostgreSQLStore,
+    store: PostgreSQLStore,
 ) -> None:
-    fire(real_store, put(real_store, definition(real_store.now() + HOUR)))
-    [claimed] = claim(real_store, ahead=2 * HOUR)
+    fire(store, put(store, definition(store.now() + HOUR)))
+    [claimed] = claim(store, ahead=2 * HOUR)
     unknown = ERRORS.StatementCompletionUnknown
-    with failing_statements(
-        real_store, share=0.5, error=unknown, when="after"
-    ) as failed:
+    with failing_statements(store, share=0.5, error=unknown, when="after") as failed:
         while not failed:
-            [started] = start(real_store, claimed)
+            [started] = start(store, claimed)
     assert started.runs == 1
-    assert real_store.retries["40003"] == len(failed)
+    assert store.retries["40003"] == len(failed)
 
 
 @pytest.mark.slow
@@ -304,15 +290,15 @@ def test_a_silent_network_is_given_up(
 
 @pytest.mark.slow
 def test_a_primary_that_has_become_a_standby_is_left(
-    real_store: PostgreSQLStore, postgresql_url: str
+    store: PostgreSQLStore, postgresql_url: str
 ) -> None:
     connect = unix_socket(postgresql_url)
     with Proxy(connect) as one, Proxy(connect) as two:
         url = behind(postgresql_url, one.port, two.port)
-        with servers.opened(url, has_tables=True) as store:
-            assert isinstance(store, PostgreSQLStore)
-            store._database.run(Lane.NEW, make_read_only)
-            assert put(store).revision == 1
+        with servers.opened(url, has_tables=True) as of_both:
+            assert isinstance(of_both, PostgreSQLStore)
+            of_both._database.run(Lane.NEW, make_read_only)
+            assert put(of_both).revision == 1
 
 
 def make_read_only(connection: Connection) -> None:
@@ -320,17 +306,17 @@ def make_read_only(connection: Connection) -> None:
 
 
 def test_the_time_is_that_of_the_return_however_long_that_took(
-    real_store: PostgreSQLStore, monkeypatch: pytest.MonkeyPatch
+    store: PostgreSQLStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ask = real_store._ask_for_time
+    ask = store._ask_for_time
 
     def ask_long_ago(connection: Connection) -> tuple[datetime, timedelta]:
         now, answered = ask(connection)
         return now, answered - HOUR
 
-    monkeypatch.setattr(real_store, "_ask_for_time", ask_long_ago)
+    monkeypatch.setattr(store, "_ask_for_time", ask_long_ago)
     before = SystemClock().now()
-    assert HOUR / 2 < real_store.now() - before < 2 * HOUR
+    assert HOUR / 2 < store.now() - before < 2 * HOUR
 
 
 @pytest.mark.parametrize(
@@ -344,14 +330,13 @@ def test_the_time_is_that_of_the_return_however_long_that_took(
     ],
 )
 def test_an_instance_that_no_claim_can_take_fills_no_place_of_another(
-    real_store: PostgreSQLStore, postgresql_url: str, change: str
+    store: PostgreSQLStore, postgresql_url: str, change: str
 ) -> None:
-    now = real_store.now()
-    read = put(real_store, definition(now))
-    good, odd = fire(real_store, read, now, now - SECOND)
+    now = store.now()
+    read = put(store, definition(now))
+    good, odd = fire(store, read, now, now - SECOND)
     first, second = sorted((good, odd), key=lambda each: each.due_at)
-    with psycopg.connect(libpq(postgresql_url), autocommit=True) as hand:
-        hand.execute(
-            f"UPDATE task_instances SET {change} WHERE id = %s".encode(), [first.id]
-        )
-    assert ids(claim(real_store, limit=1)) == [second.id]
+    update = f"UPDATE task_instances SET {change} WHERE id = %s"
+    with servers.connected(postgresql_url) as hand:
+        hand.execute(update.encode(), [first.id])
+    assert ids(claim(store, limit=1)) == [second.id]

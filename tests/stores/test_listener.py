@@ -6,15 +6,12 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
-import psycopg
 import pytest
-from sqlalchemy import create_engine, make_url
 from sqlalchemy.orm import Session
 
-from go_scheduler.models import Outcome, TaskDefinition
+from go_scheduler.models import Outcome
 from go_scheduler.policies import Overlap
-from go_scheduler.stores.filters import DefinitionFilter
-from go_scheduler.stores.messages import Addition, Claim, RunOutcome
+from go_scheduler.stores.messages import Addition
 from go_scheduler.stores.postgresql.dialect import CHANNEL, NOTIFY_EVERY, Notices
 from go_scheduler.stores.postgresql.store import PostgreSQLStore
 from go_scheduler.testing.builders import (
@@ -24,61 +21,51 @@ from go_scheduler.testing.builders import (
     claim,
     claimant,
     definition,
+    finish,
     firing,
     put,
     put_and_start,
+    task,
 )
 from go_scheduler.testing.clock import START
 from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
-from go_scheduler.triggers.interval import IntervalTrigger
-from go_scheduler.triggers.on_demand import OnDemandTrigger
 from tests import servers
-from tests.servers import libpq
+from tests.shop import engine_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from datetime import timedelta
 
+    import psycopg
+
     from go_scheduler.testing import ManualClock
 
 
 @pytest.fixture
-def store(clock: ManualClock, postgresql_url: str) -> Iterator[PostgreSQLStore]:
-    """A store that has not notified anybody for a while."""
-    servers.delete_all_rows(postgresql_url)
-    store = PostgreSQLStore(postgresql_url, clock=clock)
-    yield store
-    store.close()
+def engine() -> str:
+    """Where notices are told of."""
+    return "postgresql"
 
 
 class Ear:
     """Another process, which counts what it is notified of."""
 
-    def __init__(self, url: str) -> None:
-        self._connection = psycopg.connect(libpq(url), autocommit=True)
-        row = self._connection.execute(f"SELECT {CHANNEL}".encode()).fetchone()
-        assert row is not None
-        self._connection.execute(f'LISTEN "{row[0]}"'.encode())
+    def __init__(self, connection: psycopg.Connection) -> None:
+        self._connection = connection
+        [(channel,)] = connection.execute(f"SELECT {CHANNEL}".encode())
+        connection.execute(f'LISTEN "{channel}"'.encode())
 
     def count(self) -> int:
         """How many have come since the last call: those of what has committed."""
         self._connection.execute("SELECT 1")
         return len(list(self._connection.notifies(timeout=0)))
 
-    def close(self) -> None:
-        self._connection.close()
-
 
 @pytest.fixture
 def ear(postgresql_url: str) -> Iterator[Ear]:
     """Hears whatever is notified of in the session's database."""
-    ear = Ear(postgresql_url)
-    yield ear
-    ear.close()
-
-
-def after_a_pause(clock: ManualClock) -> None:
-    clock.advance(NOTIFY_EVERY)
+    with servers.connected(postgresql_url) as connection:
+        yield Ear(connection)
 
 
 @pytest.mark.parametrize(
@@ -106,26 +93,23 @@ def test_what_may_commit_much_later_is_told_of_if_it_may_be_due_by_then(
     if not is_new:
         later = ExecuteOnceTrigger(START + HOUR)
         put(store, replace(of, trigger=later, next_fire_time=START + HOUR))
-    engine = create_engine(
-        make_url(postgresql_url).set(drivername="postgresql+psycopg")
-    )
-    with Session(engine) as session, session.begin():
+    with engine_of(postgresql_url) as engine, Session(engine) as session:
         store.join(session).put_definitions([of])
+        session.commit()
     assert ear.count() == heard
-    engine.dispose()
 
 
 def test_writes_of_one_moment_are_told_of_once(
     store: PostgreSQLStore, ear: Ear, clock: ManualClock
 ) -> None:
-    one = put(store, TaskDefinition(trigger=OnDemandTrigger()))
+    one = put(store, task())
     put(store, definition(START + HOUR))
     put(store, definition(START))
     assert ear.count() == 1
     put(store, definition(START))
     store.add_instances(one.id, [Addition()])
     assert ear.count() == 0
-    after_a_pause(clock)
+    clock.advance(NOTIFY_EVERY)
     store.add_instances(one.id, [Addition()])
     store.add_instances(one.id, [Addition()])
     assert ear.count() == 1
@@ -151,10 +135,7 @@ def test_what_a_node_cannot_run_itself_is_told_of(
 ) -> None:
     put_and_start(store, firing(definition(START)))
     [mine, other] = store.put_definitions(
-        [
-            TaskDefinition(trigger=OnDemandTrigger(), queue=queue)
-            for queue in ("default", "elsewhere")
-        ]
+        [task(queue=queue) for queue in ("default", "elsewhere")]
     ).definitions
     for of, addition, heard in (
         (mine, Addition(), 0),
@@ -166,18 +147,16 @@ def test_what_a_node_cannot_run_itself_is_told_of(
 
 
 def test_what_is_done_by_hand_is_told_of(store: PostgreSQLStore, ear: Ear) -> None:
-    every = IntervalTrigger(HOUR, anchor=START)
-    of = put(store, definition(START + HOUR, trigger=every))
+    of = put(store, definition(START + HOUR))
     store.pause_definitions([of.id])
     assert ear.count() == 0
     store.resume_definitions([of.id])
     assert ear.count() == 1
-    [of] = store.select_definitions(DefinitionFilter(ids=[of.id]))
-    store.backfill_instances(of, [START - HOUR], overlap=Overlap("allow"))
+    again = store.get_definition(of.id)
+    store.backfill_instances(again, [START - HOUR], overlap=Overlap.ALLOW)
     assert ear.count() == 1
     [claimed] = claim(store)
-    failed = RunOutcome(claim=Claim.of(claimed), outcome=Outcome.FAILED, error="no")
-    store.finish_instances([failed])
+    assert finish(store, claimed, Outcome.FAILED, error="no")
     assert ear.count() == 0
     assert store.reopen_instances([claimed.id])
     assert ear.count() == 1
@@ -188,14 +167,15 @@ def test_what_is_done_by_hand_is_told_of(store: PostgreSQLStore, ear: Ear) -> No
 def test_a_two_phase_transaction_tells_nobody_for_it_could_not_be_prepared(
     store: PostgreSQLStore, ear: Ear, postgresql_url: str
 ) -> None:
-    of = put(store, TaskDefinition(trigger=OnDemandTrigger()))
+    of = put(store, task())
     new = [definition(START) for _ in range(2)]
-    url = make_url(postgresql_url).set(drivername="postgresql+psycopg")
-    engine = create_engine(url)
-    with engine.connect() as connection, connection.begin_twophase():
+    with (
+        engine_of(postgresql_url) as engine,
+        engine.connect() as connection,
+        connection.begin_twophase(),
+    ):
         store.join(connection).put_definitions(new)
         store.join(connection).add_instances(of.id, [Addition()])
-    engine.dispose()
     assert store.get_definition(new[0].id)
     assert ear.count() == 0
 
@@ -203,7 +183,7 @@ def test_a_two_phase_transaction_tells_nobody_for_it_could_not_be_prepared(
 def test_nobody_hears_of_the_tables_of_another_schema(
     store: PostgreSQLStore, ear: Ear, postgresql_url: str, clock: ManualClock
 ) -> None:
-    with psycopg.connect(libpq(postgresql_url), autocommit=True) as connection:
+    with servers.connected(postgresql_url) as connection:
         connection.execute("CREATE SCHEMA other")
         elsewhere = PostgreSQLStore(
             postgresql_url,

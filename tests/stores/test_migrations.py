@@ -15,7 +15,6 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import psycopg
 import pytest
 from sqlalchemy import make_url, text
 
@@ -35,8 +34,9 @@ from go_scheduler.stores.sql.database import Lane
 from go_scheduler.stores.sql.schema import DIALECTS, Schema, main, schema_sql
 from go_scheduler.stores.sql.store import SQLStore
 from go_scheduler.stores.sql.tables import metadata
+from tests.conftest import SQL, engines
 from tests.patience import FAILED_AFTER
-from tests.servers import fresh_database, libpq
+from tests.servers import connected, fresh_database
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -46,11 +46,6 @@ if TYPE_CHECKING:
 
     from go_scheduler import TaskInstance
 
-ENGINES = [
-    "sqlite",
-    pytest.param("postgresql", marks=pytest.mark.slow),
-    pytest.param("cockroachdb", marks=pytest.mark.slow),
-]
 HEAD = history().head
 VERSIONS = Path(__file__).parent / "versions"
 LONG = History(VERSIONS)
@@ -59,11 +54,7 @@ FIRST, MIDDLE, LAST = (each.revision for each in LONG.after(None))
 SECOND = timedelta(seconds=1)
 
 
-@pytest.fixture(params=ENGINES)
-def engine(request: pytest.FixtureRequest) -> str:
-    """The kind of database."""
-    kind: str = request.param
-    return kind
+engine = engines(["sqlite", *SQL[1:]])
 
 
 @pytest.fixture
@@ -158,7 +149,7 @@ def run_sql(url: str, script: str) -> None:
         with closing(sqlite3.connect(make_url(url).database or "")) as file:
             file.executescript(script)
         return
-    with psycopg.connect(libpq(url), autocommit=True) as connection:
+    with connected(url) as connection:
         for statement in script.split(";\n"):
             connection.execute(statement.encode())
 
@@ -180,11 +171,7 @@ def migrate_to_the_middle(store: SQLStore) -> None:
                 break
 
     change(store, climb)
-    execute(
-        store,
-        version.CREATE,
-        version.write_revision_sql(MIDDLE, previous=None),
-    )
+    execute(store, version.CREATE, version.write_revision_sql(MIDDLE, previous=None))
 
 
 _TABLES = "({})".format(", ".join(f"'{name}'" for name in metadata.tables))
@@ -219,9 +206,8 @@ METADATA_INDEX = "task_contents_metadata_idx"
 
 def described(store: SQLStore) -> Sequence[tuple[object, ...]]:
     """Every column, index and constraint, but what only the migrations know of."""
-    asked = [_COLUMNS, _INDEXES, _CONSTRAINTS]
-    if store._dialect.name == "sqlite":
-        asked = [_SQLITE]
+    on_sqlite = store._dialect.name == "sqlite"
+    asked = [_SQLITE] if on_sqlite else [_COLUMNS, _INDEXES, _CONSTRAINTS]
     return [
         tuple(re.sub(r"[\s\"]+", " ", str(each)) for each in row)
         for statement in asked
@@ -257,17 +243,11 @@ def re_named(
 
 def test_metadata_is_indexed_where_it_can_be(engine: str, store: SQLStore) -> None:
     store.initialize()
-    if engine == "sqlite":
-        found = query(
-            store, f"SELECT sql FROM sqlite_master WHERE name = '{METADATA_INDEX}'"
-        )
-        assert not found
-    else:
-        found = query(
-            store,
-            f"SELECT indexdef FROM pg_indexes WHERE indexname = '{METADATA_INDEX}'",
-        )
-        assert "gin (metadata_search" in str(found[0][0])
+    of_file = "SELECT sql FROM sqlite_master WHERE name = "
+    of_server = "SELECT indexdef FROM pg_indexes WHERE indexname = "
+    asked = of_file if engine == "sqlite" else of_server
+    found = query(store, f"{asked}'{METADATA_INDEX}'")
+    assert [*found] == [] if engine == "sqlite" else "gin (metadata_" in str(found)
 
 
 @pytest.mark.parametrize("engine", ["postgresql"], indirect=True)
@@ -470,30 +450,6 @@ def test_an_index_whose_building_was_interrupted_is_built_anew(
     assert query(store, asked) == [(True,)]
 
 
-# Many at once.
-
-
-@contextmanager
-def python(program: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
-    """A process that runs a program, and is gone in the end."""
-    with subprocess.Popen(
-        [sys.executable, "-c", program, *arguments],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as process:
-        try:
-            yield process
-        finally:
-            process.kill()
-
-
-def hear(process: subprocess.Popen[str]) -> str:
-    """Read a line from a process."""
-    assert process.stdout is not None
-    return process.stdout.readline().strip()
-
-
 # A migration that is slow, paused or dead.
 
 
@@ -525,8 +481,13 @@ store.initialize()
 
 @pytest.mark.usefixtures("long_history")
 def test_a_migration_goes_on_where_a_killed_one_was(url: str, store: SQLStore) -> None:
-    with python(_HANG, url, str(VERSIONS), MIDDLE) as process:
-        assert hear(process) == "in the middle"
+    with subprocess.Popen(
+        [sys.executable, "-c", _HANG, url, str(VERSIONS), MIDDLE],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"in the middle\n"
         assert revisions(store) == [FIRST]
         process.kill()
     store.initialize()
@@ -540,9 +501,8 @@ class Pause:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.reached = threading.Event()
         self.over = threading.Event()
-        module = next(
-            each.module for each in LONG.after(None) if each.revision == MIDDLE
-        )
+        [_, middle, _] = LONG.after(None)
+        module = middle.module
         self._upgrade: Callable[[Operations], None] = module.upgrade
         monkeypatch.setattr(module, "upgrade", self._pause)
 
@@ -589,12 +549,9 @@ def test_a_slow_migration_keeps_its_lock_and_others_do_not_wait_for_ever(
 def test_who_lost_the_lock_in_the_middle_changes_nothing_any_more(
     store: SQLStore, other: SQLStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    now = "0" if other._dialect.name == "sqlite" else "now()"
     with paused_in_the_middle(store, Pause(monkeypatch)):
-        execute(
-            other,
-            "UPDATE go_scheduler_lock SET expires_at ="
-            + ("0" if other._dialect.name == "sqlite" else "now()"),
-        )
+        execute(other, f"UPDATE go_scheduler_lock SET expires_at = {now}")
         other.initialize()
         assert revisions(other) == [LAST]
     assert revisions(store) == [LAST]

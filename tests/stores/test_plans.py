@@ -14,7 +14,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import uuid4
 
-import psycopg
 import pytest
 
 from go_scheduler.clock import ZERO
@@ -29,35 +28,46 @@ from go_scheduler.stores.filters import (
     Filter,
     Order,
 )
-from go_scheduler.stores.messages import (
-    Addition,
-    Claim,
-    Firing,
-    Release,
-    Renewal,
-    RunOutcome,
-)
+from go_scheduler.stores.messages import Addition, Claim, Firing, Release
 from go_scheduler.stores.rules import Declaration
 from go_scheduler.stores.sql import counts
 from go_scheduler.stores.sql.reader import ContentsCache
 from go_scheduler.testing import settle
-from go_scheduler.testing.builders import HOUR, LEASE, SECOND, claimant, clean_up
+from go_scheduler.testing.builders import (
+    HOUR,
+    LEASE,
+    SECOND,
+    TICK,
+    add,
+    claim,
+    claim_of,
+    claimant,
+    clean_up,
+    end_of,
+    firing,
+    ids,
+    put,
+    renewal_of,
+    task,
+)
 from go_scheduler.triggers.delay import DelayTrigger
 from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
 from go_scheduler.triggers.interval import IntervalTrigger
 from go_scheduler.triggers.on_demand import OnDemandTrigger
-from go_scheduler.triggers.times import LAST_INSTANT
 from tests import servers
-from tests.plans import ExplainingCockroachDBStore, ExplainingPostgreSQLStore, Scan
+from tests.plans import ExplainingCockroachDBStore, ExplainingPostgreSQLStore
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
+    from datetime import datetime
     from uuid import UUID
+
+    import psycopg
 
     from go_scheduler.models import TaskInstance
     from go_scheduler.stores.base import Store
-    from go_scheduler.stores.messages import Claimant
     from go_scheduler.stores.postgresql.store import PostgreSQLStore
+    from go_scheduler.triggers.base import Trigger
 
 BATCH = 200
 FIRE_TIMES = 2
@@ -71,29 +81,24 @@ MOST_ROWS = BATCH * FIRE_TIMES + 10
 
 KEY = "task_instances_pkey"
 DEFINITION = "task_definitions_pkey"
+ID = "task_definitions_id_key"
 CONTENTS = "task_contents_pkey"
 SLOT = "task_slots_pkey"
 TOMBSTONE = "task_tombstones_pkey"
+OPEN = "task_instances_open_idx"
+FORMER = "task_definitions_former_idx"
+FIRES = "task_instances_fire_key"
+PUT = {ID, FORMER, CONTENTS, TOMBSTONE}
+CLAIM = {"task_instances_claimable_idx", KEY, DEFINITION, CONTENTS}
+ADD = {ID, KEY, "task_instances_key_key", CONTENTS}
 ALLOWED: Mapping[str, set[str | None]] = {
     # Contents of definitions that there are not are read in any way.
-    "put": {
-        "task_definitions_id_key",
-        "task_definitions_former_idx",
-        CONTENTS,
-        TOMBSTONE,
-        None,
-    },
+    "put": {*PUT, None},
     "due": {"task_definitions_due_idx", "task_definitions_late_idx", CONTENTS},
-    "fire": {"task_definitions_id_key", "task_instances_open_idx"},
-    "claim nothing": {"task_instances_claimable_idx", KEY, DEFINITION, CONTENTS},
-    "claim": {"task_instances_claimable_idx", KEY, DEFINITION, CONTENTS},
-    "claim lapsed": {
-        "task_instances_lease_idx",
-        "task_instances_claimable_idx",
-        KEY,
-        DEFINITION,
-        CONTENTS,
-    },
+    "fire": {ID, OPEN},
+    "claim nothing": {*CLAIM},
+    "claim": {*CLAIM},
+    "claim lapsed": {*CLAIM, "task_instances_lease_idx"},
     "start": {KEY, DEFINITION},
     "renew": {KEY},
     "hand on": {KEY},
@@ -101,48 +106,22 @@ ALLOWED: Mapping[str, set[str | None]] = {
     # Where there are no slots, their table is read as it is.
     "release": {KEY, SLOT, None},
     "finish": {KEY, DEFINITION, SLOT},
-    "add": {"task_definitions_id_key", KEY, "task_instances_key_key", CONTENTS},
+    "add": {*ADD},
     "cancel": {KEY, DEFINITION, SLOT, None},
-    "put and start": {
-        "task_definitions_id_key",
-        "task_definitions_former_idx",
-        CONTENTS,
-        TOMBSTONE,
-    },
-    "fire and start": {"task_definitions_id_key"},
-    "add and start": {
-        "task_definitions_id_key",
-        KEY,
-        "task_instances_key_key",
-        CONTENTS,
-    },
-    "park": {"task_instances_claimable_idx", KEY, DEFINITION, CONTENTS, SLOT, None},
+    "put and start": {*PUT},
+    "fire and start": {ID},
+    "add and start": {*ADD},
+    "park": {*CLAIM, SLOT, None},
     # Where an index finds rows in one go, they are read without another.
     "review": {
-        "task_instances_parked_idx",
-        "task_instances_undecided_idx",
-        "task_instances_fire_key",
-        "task_instances_open_idx",
-        KEY,
-        DEFINITION,
-        SLOT,
-        None,
+        *("task_instances_parked_idx", "task_instances_undecided_idx"),
+        *(FIRES, OPEN, KEY, DEFINITION, SLOT, None),
     },
     "clean up": {
-        "task_instances_ended_idx",
-        "task_instances_failed_idx",
-        "task_instances_fire_key",
-        "task_instances_open_idx",
-        "task_definitions_completed_idx",
-        "task_definitions_deleted_idx",
-        "task_definitions_former_idx",
-        "task_tombstones_completed_idx",
-        CONTENTS,
-        TOMBSTONE,
-        KEY,
-        DEFINITION,
-        "task_runs_pkey",
-        "task_stats_pkey",
+        *("task_instances_ended_idx", "task_instances_failed_idx"),
+        *("task_definitions_completed_idx", "task_definitions_deleted_idx"),
+        *("task_tombstones_completed_idx", "task_runs_pkey", "task_stats_pkey"),
+        *(FIRES, OPEN, FORMER, CONTENTS, TOMBSTONE, KEY, DEFINITION),
     },
 }
 
@@ -154,13 +133,7 @@ class Loaded(NamedTuple):
     rows: int
 
 
-@pytest.fixture(
-    scope="module",
-    params=[
-        pytest.param(2_000, id="small"),
-        pytest.param(200_000, id="large"),
-    ],
-)
+@pytest.fixture(scope="module", params=[2_000, 200_000], ids=["small", "large"])
 def loaded(request: pytest.FixtureRequest, postgresql_server: str) -> Iterator[Loaded]:
     """A database that was filled and analysed a moment ago."""
     with servers.fresh_database(postgresql_server) as url:
@@ -172,7 +145,7 @@ def loaded(request: pytest.FixtureRequest, postgresql_server: str) -> Iterator[L
 
 def fill(url: str, count: int) -> None:
     """Let the server make rows, and the indexes when all rows are there."""
-    with connected(url) as connection:
+    with servers.connected(url) as connection:
         indexes = connection.execute(INDEXES).fetchall()
         for name, _ in indexes:
             connection.execute(f"DROP INDEX {name}".encode())
@@ -242,21 +215,15 @@ SELECT gen_random_uuid(), 'once', '{}', 1, now() - n * interval '1 second'
 )
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 def test_every_statement_walks_its_index_and_no_further(loaded: Loaded) -> None:
-    found: dict[str, list[Scan]] = {}
     # Closed also if it fails: what stays open fails whatever is tested next.
     with closing(ExplainingPostgreSQLStore(loaded.url)) as store:
         store.initialize()
-
-        def explained(name: str) -> None:
-            found.setdefault(name, []).extend(store.scans)
-            store.scans.clear()
-
-        live_through(store, explained)
-        create(store, explained)
-        exclude(store, explained)
+        found = Explained(store.scans)
+        live_through(store, found)
+        create(store, found)
+        exclude(store, found)
     assert found.keys() == ALLOWED.keys()
     for name, scans in found.items():
         assert scans, f"{name} reads nothing"
@@ -266,7 +233,6 @@ def test_every_statement_walks_its_index_and_no_further(loaded: Loaded) -> None:
             assert scan.rows <= MOST_ROWS, f"{name}: {scan}"
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 def test_what_pages_show_is_read_from_the_ends_of_indexes(
     loaded: Loaded, monkeypatch: pytest.MonkeyPatch
@@ -341,52 +307,40 @@ def statistics(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 def test_whatever_statistics_say_nothing_reads_a_table(
     postgresql_server: str, statistics: str
 ) -> None:
-    found: dict[str, list[Scan]] = {}
     with (
         servers.fresh_database(postgresql_server) as url,
         closing(ExplainingPostgreSQLStore(url)) as store,
     ):
         store.initialize()
-        with connected(url) as connection:
+        with servers.connected(url) as connection:
             leave_alone(connection)
             fill_with(connection, statistics)
-
-        def explained(name: str) -> None:
-            found.setdefault(name, []).extend(store.scans)
-            store.scans.clear()
-
-        live_through(store, explained)
-        use(store, url, explained)
+        found = Explained(store.scans)
+        live_through(store, found)
+        use(store, url, found)
     for name, scans in found.items():
         for scan in (each for each in scans if each.table != "task_nodes"):
             # Of an index, what rows were before is looked at as well.
             assert scan.rows <= 10 * MOST_ROWS, f"{name}: {scan}"
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 def test_whatever_statistics_say_nothing_reads_a_table_on_cockroachdb(
     cockroachdb_url: str, statistics: str
 ) -> None:
-    found: dict[str, list[str]] = {}
     with (
         none_collected(cockroachdb_url),
         servers.fresh_database(cockroachdb_url) as url,
         closing(ExplainingCockroachDBStore(url)) as store,
     ):
         store.initialize()
-        with connected(url) as connection:
+        with servers.connected(url) as connection:
             fill_with(connection, statistics)
-
-        def explained(name: str) -> None:
-            found.setdefault(name, []).extend(store.plans)
-            store.plans.clear()
-
+        explained = found = Explained(store.plans)
         live_through(store, explained)
         use(store, url, explained)
         store.select(Filter(key="a"), limit=BATCH, scan_limit=KEYS_LOOKED_AT)
@@ -412,17 +366,13 @@ def test_whatever_statistics_say_nothing_reads_a_table_on_cockroachdb(
 def none_collected(url: str) -> Iterator[None]:
     """Let the server look at no table by itself, not even at new ones."""
     setting = "CLUSTER SETTING sql.stats.automatic_collection.enabled"
-    with connected(url) as connection:
+    with servers.connected(url) as connection:
         [(before,)] = connection.execute(f"SHOW {setting}".encode()).fetchall()
         connection.execute(f"SET {setting} = false".encode())
         try:
             yield
         finally:
             connection.execute(f"SET {setting} = {before}".encode())
-
-
-def connected(url: str) -> psycopg.Connection:
-    return psycopg.connect(servers.libpq(url), autocommit=True)
 
 
 def fill_with(connection: psycopg.Connection, statistics: str) -> None:
@@ -438,42 +388,34 @@ def analyse(connection: psycopg.Connection) -> None:
         connection.execute(f"ANALYZE {table}".encode())
 
 
-def live_through(store: Store, explained: Callable[[str], None]) -> None:
+def live_through(store: Store, explained: Explained) -> None:
     """Let a batch of definitions live its whole life, and name each of its steps."""
     now = store.now()
-    put = store.put_definitions(
-        [
-            TaskDefinition(
-                id=uuid4(),
-                trigger=IntervalTrigger(HOUR, anchor=now),
-                next_fire_time=now + number * timedelta(milliseconds=1),
-            )
-            for number in range(BATCH)
-        ]
-    ).definitions
+    new = definitions(IntervalTrigger(HOUR, anchor=now), now)
+    soon = [
+        replace(each, next_fire_time=now + number * timedelta(milliseconds=1))
+        for number, each in enumerate(new)
+    ]
+    made = store.put_definitions(soon).definitions
     explained("put")
     due = store.due_definitions(ahead=HOUR / 2, limit=BATCH)
-    assert {each.id for each in due} == {each.id for each in put}
+    assert {*ids(due)} == {*ids(made)}
     explained("due")
     firings = [
-        Firing(
-            definition=each,
-            fire_times=(each.next_fire_time, each.next_fire_time + LATER),
-            next_fire_time=now + 1000 * HOUR,
-        )
+        firing(each, at, at + LATER, next_fire_time=now + 1000 * HOUR)
         for each in due
-        if each.next_fire_time is not None
+        if (at := each.next_fire_time) is not None
     ]
     assert len(store.fire_definitions(firings).done) == BATCH
     explained("fire")
-    assert claim(store, claimant(queues=["idle"]), ahead=LATER) == []
+    assert claim(store, queues=["idle"], ahead=LATER, limit=BATCH) == []
     explained("claim nothing")
-    instances = claim(store, ahead=LATER / 2)
+    instances = claim(store, limit=BATCH, ahead=LATER / 2)
     assert len(instances) == BATCH
     explained("claim")
     assert len(store.start_instances(NODE, claims(instances)).done) == BATCH
     explained("start")
-    lapsing = [Renewal(claim=each, lease=LEASE) for each in claims(instances)]
+    lapsing = [renewal_of(each, LEASE) for each in instances]
     assert len(store.renew_claims(lapsing).done) == BATCH
     explained("renew")
     accepted = [
@@ -488,21 +430,19 @@ def live_through(store: Store, explained: Callable[[str], None]) -> None:
     assert list(store.list_due_queues(apart_from=["default", "mail"])) == []
     assert list(store.list_due_queues(apart_from=["a", "z"])) == ["default"]
     explained("due queues")
-    again = claim(store, ahead=LATER / 2)
-    assert ids(again) == ids(instances)
+    again = claim(store, limit=BATCH, ahead=LATER / 2)
+    assert {*ids(again)} == {*ids(instances)}
     explained("claim")
-    store.renew_claims(
-        [Renewal(claim=each, lease=timedelta(microseconds=1)) for each in claims(again)]
-    )
+    store.renew_claims([renewal_of(each, TICK) for each in again])
     explained("renew")
-    taken = claim(store, ahead=-HOUR, lapsed=ZERO)
-    assert ids(taken) == ids(instances)
+    taken = claim(store, limit=BATCH, ahead=-HOUR, lapsed=True)
+    assert {*ids(taken)} == {*ids(instances)}
     explained("claim lapsed")
-    over = [replace(ended(each), deletes=True) for each in taken[: BATCH // 2]]
-    ends = [*over, *(ended(each) for each in taken[BATCH // 2 :])]
+    over = [end_of(each, deletes=True) for each in taken[: BATCH // 2]]
+    ends = [*over, *(end_of(each) for each in taken[BATCH // 2 :])]
     assert len(store.finish_instances(ends).done) == BATCH
     explained("finish")
-    waiting = claim(store, ahead=HOUR / 2)
+    waiting = claim(store, limit=BATCH, ahead=HOUR / 2)
     explained("claim")
     store.release_instances([Release(claim=each) for each in claims(waiting)])
     explained("release")
@@ -515,7 +455,7 @@ def live_through(store: Store, explained: Callable[[str], None]) -> None:
     explained("clean up")
 
 
-def create(store: Store, explained: Callable[[str], None]) -> None:
+def create(store: Store, explained: Explained) -> None:
     """Create what is started by the write that creates it."""
     once = TaskDefinition(
         id=uuid4(), trigger=ExecuteOnceTrigger(store.now()), next_fire_time=store.now()
@@ -530,53 +470,48 @@ def create(store: Store, explained: Callable[[str], None]) -> None:
     steps = [replace(step, definition=each) for each in stored]
     assert len(store.fire_definitions(steps, claimant=NODE).started) == BATCH
     explained("fire and start")
-    [task] = store.put_definitions(
-        [TaskDefinition(trigger=OnDemandTrigger())]
-    ).definitions
+    on_demand = put(store, task())
     explained("put")
     additions = [Addition() for _ in range(BATCH)]
-    added = store.add_instances(task.id, additions, claimant=NODE)
+    added = store.add_instances(on_demand.id, additions, claimant=NODE)
     assert len([each for each in added if each.claimed_by]) == BATCH
     explained("add and start")
 
 
-def exclude(store: Store, explained: Callable[[str], None]) -> None:
+def exclude(store: Store, explained: Explained) -> None:
     """Let most of a batch wait for slots, and be decided on, or go on."""
-    locked, skipped = store.put_definitions(
-        [
-            TaskDefinition(trigger=OnDemandTrigger(), lock="a"),
-            TaskDefinition(trigger=OnDemandTrigger(), overlap=Overlap.SKIP),
-        ]
-    ).definitions
+    new = [task(lock="a"), task(overlap=Overlap.SKIP)]
+    locked, skipped = store.put_definitions(new).definitions
     explained("put")
     for each in (locked, skipped):
         store.add_instances(each.id, [Addition() for _ in range(BATCH // 2)])
     # What is added is not what is looked at here.
     explained("add")
-    started = store.start_instances(NODE, claims(claim(store, ahead=ZERO))).done
+    started = store.start_instances(
+        NODE, claims(claim(store, limit=BATCH, ahead=ZERO))
+    ).done
     runs = [each for each in started if each.started_at is not None]
     explained("park")
     settle(store)
     assert len(store.review_parked(limit=BATCH).skipped) == BATCH // 2 - 1
     explained("review")
-    store.finish_instances([ended(each) for each in runs])
+    store.finish_instances([end_of(each) for each in runs])
     explained("finish")
     settle(store)
     assert len(store.review_parked(limit=BATCH).unparked) == 1
     explained("review")
 
 
-def use(store: PostgreSQLStore, url: str, explained: Callable[[str], None]) -> None:
+def use(store: PostgreSQLStore, url: str, explained: Explained) -> None:
     """Do what users do, with definitions that wait, and meet what is locked."""
     now = store.now()
-    given = [
-        TaskDefinition(id=uuid4(), trigger=DelayTrigger(HOUR), next_fire_time=now)
-        for _ in range(BATCH)
-    ]
-    put = store.put_definitions(given).definitions
-    keys = [each.id for each in put]
+    given = definitions(DelayTrigger(HOUR), now)
+    stored = store.put_definitions(given).definitions
+    keys = ids(stored)
     explained("put")
-    store.put_definitions([replace(each, name="new", queue="new") for each in put[:5]])
+    store.put_definitions(
+        [replace(each, name="new", queue="new") for each in stored[:5]]
+    )
     explained("edit")
     store.pause_definitions(keys[:5])
     store.resume_definitions(keys[:5])
@@ -587,11 +522,9 @@ def use(store: PostgreSQLStore, url: str, explained: Callable[[str], None]) -> N
     explained("read definitions")
     settle(store)
     read = store.due_definitions(ahead=ZERO, limit=BATCH)
-    assert {each.id for each in read} == set(keys)
+    assert {*ids(read)} == {*keys}
     explained("due")
-    firings = [
-        Firing(definition=each, fire_times=(now,), next_fire_time=None) for each in read
-    ]
+    firings = [firing(each, now) for each in read]
     with locked(url, "task_definitions", read[0].id, "AND deleted_at IS NULL"):
         fired = store.fire_definitions(firings)
     assert fired.busy == {read[0].id}
@@ -602,20 +535,19 @@ def use(store: PostgreSQLStore, url: str, explained: Callable[[str], None]) -> N
     explained("read instances")
     mine = TaskDefinition(id=uuid4(), trigger=OnDemandTrigger(), named=True)
     store.declare_definitions(Declaration(owner="app", definitions=[mine]))
-    store.add_instances(mine.id, [Addition(id=uuid4(), key="a")])
+    add(store, mine, id=uuid4(), key="a")
     explained("add")
-    limited = TaskDefinition(id=uuid4(), trigger=OnDemandTrigger(), max_queue=BATCH)
-    store.put_definitions([limited])
-    store.add_instances(limited.id, [Addition(id=uuid4(), key="a", at=now + HOUR)])
+    limited = put(store, replace(task(max_queue=BATCH), id=uuid4()))
+    add(store, limited, id=uuid4(), key="a", at=now + HOUR)
     explained("add of few")
     [made] = store.select(Filter(definition_id=mine.id, key="a", owners={"app"}))
     assert [made.definition] == store.select_definitions(
         DefinitionFilter(owners={"app"})
     )
     explained("read by owner or key")
-    claimed = claim(store, ahead=ZERO)
+    claimed = claim(store, limit=BATCH, ahead=ZERO)
     held = store.list_claimed(NODE.node, limit=BATCH)
-    assert ids(held) == ids(claimed)
+    assert {*ids(held)} == {*ids(claimed)}
     explained("claim")
     # A start and an end must read the contents as well, if they are not known yet.
     store._reader._contents = ContentsCache()
@@ -624,7 +556,7 @@ def use(store: PostgreSQLStore, url: str, explained: Callable[[str], None]) -> N
         # On a busy machine what writes the others may take too long as well.
         assert claimed[0].id in started.busy
         explained("start past a lock")
-        finished = store.finish_instances([ended(each) for each in claimed])
+        finished = store.finish_instances([end_of(each) for each in claimed])
         assert claimed[0].id in finished.busy
         explained("finish past a lock")
     store.delete_definitions(keys)
@@ -637,41 +569,29 @@ def use(store: PostgreSQLStore, url: str, explained: Callable[[str], None]) -> N
 @contextmanager
 def locked(url: str, table: str, id: UUID, live: str = "") -> Iterator[None]:
     """A row that a user has locked, found by an index: else others would be as well."""
-    with connected(url) as user, user.transaction(force_rollback=True):
+    with servers.connected(url) as user, user.transaction(force_rollback=True):
         query = f"SELECT 1 FROM {table} WHERE id = %s {live} FOR UPDATE"
         assert user.execute(query.encode(), [id]).fetchone()
         yield
 
 
-def claim(
-    store: Store,
-    node: Claimant = NODE,
-    *,
-    ahead: timedelta,
-    lapsed: timedelta | None = None,
-) -> Sequence[TaskInstance]:
-    settle(store)
-    return store.claim_instances(
-        node,
-        ahead=ahead,
-        lead=ZERO,
-        limit=BATCH,
-        lapsed=lapsed,
-        deadline=LAST_INSTANT,
-    )
-
-
 def claims(instances: Sequence[TaskInstance]) -> list[Claim]:
-    return [Claim(instance_id=each.id, attempt=each.attempt) for each in instances]
+    return [claim_of(each) for each in instances]
 
 
-def ids(instances: Sequence[TaskInstance]) -> set[UUID]:
-    return {each.id for each in instances}
+def definitions(trigger: Trigger, at: datetime | None) -> list[TaskDefinition]:
+    """A batch of them, each with an id of its own."""
+    new = TaskDefinition(trigger=trigger, next_fire_time=at)
+    return [replace(new, id=uuid4()) for _ in range(BATCH)]
 
 
-def ended(instance: TaskInstance) -> RunOutcome:
-    return RunOutcome(
-        claim=claims([instance])[0],
-        started_at=instance.started_at or instance.due_at,
-        outcome=Outcome.COMPLETED,
-    )
+class Explained(dict[str, list[Any]]):
+    """What was read by each step, by its name."""
+
+    def __init__(self, read: list[Any]) -> None:
+        self._read = read
+
+    def __call__(self, name: str) -> None:
+        """Call what has been read since the last step by the name of this one."""
+        self.setdefault(name, []).extend(self._read)
+        self._read.clear()

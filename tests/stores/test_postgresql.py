@@ -21,24 +21,24 @@ from go_scheduler.errors import (
     StoreError,
     StoreUnavailableError,
 )
-from go_scheduler.models import Cancelled, Outcome, Silence, Stage, State
+from go_scheduler.models import Cancelled, Silence, Stage, State
 from go_scheduler.policies import Overlap
 from go_scheduler.stores.cockroachdb import CockroachDBDialect
 from go_scheduler.stores.filters import DefinitionFilter
-from go_scheduler.stores.messages import Addition, RunOutcome
+from go_scheduler.stores.messages import Addition
 from go_scheduler.stores.postgresql import driver
 from go_scheduler.stores.postgresql.dialect import PostgreSQLDialect
 from go_scheduler.stores.postgresql.store import PostgreSQLStore
 from go_scheduler.stores.sql import database as sql_database
 from go_scheduler.stores.sql import inserts
-from go_scheduler.stores.sql.database import Fault, Lane, Overtaken
+from go_scheduler.stores.sql.database import Fault, Overtaken
 from go_scheduler.stores.sql.reader import ContentsCache
 from go_scheduler.stores.sql.rows import UNREADABLE, read_definition, silences_of
 from go_scheduler.stores.sqlite import database as sqlite_database
 from go_scheduler.testing.builders import (
-    claim_of,
     counts_by_state,
     definition,
+    end_of,
     firing,
     put,
     running,
@@ -53,7 +53,7 @@ from go_scheduler.testing.stores import StoreSuite
 from go_scheduler.triggers.base import Trigger
 from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
 from go_scheduler.triggers.stored import UnknownTrigger
-from tests.servers import checked_out, delete_all_rows, opened
+from tests.servers import checked_out, connected
 from tests.stores.shards import ShardTests
 
 if TYPE_CHECKING:
@@ -69,12 +69,9 @@ IDS = [UUID(int=number) for number in range(4)]
 
 
 @pytest.fixture
-def store(clock: ManualClock, postgresql_url: str) -> Iterator[PostgreSQLStore]:
-    """An empty, initialized store."""
-    delete_all_rows(postgresql_url)
-    with opened(postgresql_url, clock, has_tables=True) as store:
-        assert isinstance(store, PostgreSQLStore)
-        yield store
+def engine() -> str:
+    """The kind of store."""
+    return "postgresql"
 
 
 class TestPostgreSQLStore(StoreSuite):
@@ -103,10 +100,9 @@ class TestShardedStore(
     """What goes by shard, against the suite."""
 
     @pytest.fixture
-    def store(self, clock: ManualClock, postgresql_url: str) -> Iterator[Store]:
+    def store(self, clock: ManualClock, store_url: str) -> Iterator[Store]:
         """An empty, initialized store."""
-        delete_all_rows(postgresql_url)
-        store = ShardedStore(postgresql_url, clock=clock)
+        store = ShardedStore(store_url, clock=clock)
         yield store
         assert checked_out(store) == 0
         store.close()
@@ -156,9 +152,7 @@ def test_a_users_connection_may_belong_to_another_driver(
     pytest.importorskip("asyncpg")
     limited, unlimited = task(key=1, max_queue=2), put(store, task(key=2))
     run = running(store, definition(key=3))
-    ended = RunOutcome(
-        claim=claim_of(run), started_at=START, outcome=Outcome.COMPLETED, result="7"
-    )
+    ended = end_of(run, result="7")
 
     def write(connection: Connection) -> None:
         joined = store.join(connection)
@@ -341,12 +335,12 @@ def test_who_is_always_overtaken_is_told(
     assert store.retries["overtaken"] == 3
 
 
-def test_a_constraint_that_is_violated_is_no_race(store: PostgreSQLStore) -> None:
+def test_a_constraint_that_is_violated_is_no_race(
+    store: PostgreSQLStore, store_url: str
+) -> None:
     def alter(change: str) -> None:
-        statement = f"ALTER TABLE task_instances {change}"
-        store._database.run(
-            Lane.BY_HAND, lambda connection: connection.exec_driver_sql(statement)
-        )
+        with connected(store_url) as hand:
+            hand.execute(f"ALTER TABLE task_instances {change}".encode())
 
     bad = put(store, definition(queue="refused"))
     alter("ADD CONSTRAINT odd CHECK (queue <> 'refused')")

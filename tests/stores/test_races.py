@@ -43,8 +43,7 @@ from go_scheduler.testing.clock import START
 from go_scheduler.testing.settling import settle
 from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
 from tests import servers
-from tests.conftest import LOCKING
-from tests.servers import libpq
+from tests.conftest import LOCKING, engines
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -62,11 +61,8 @@ LIST = "WHERE task_definitions.owner ="
 POSTGRESQL = pytest.mark.parametrize("engine", LOCKING[:1])
 
 
-@pytest.fixture(params=LOCKING)
-def engine(request: pytest.FixtureRequest) -> str:
-    """The kind of store: on SQLite nobody else writes within a transaction."""
-    kind: str = request.param
-    return kind
+# On SQLite nobody else writes within a transaction.
+engine = engines(LOCKING)
 
 
 @pytest.fixture
@@ -326,7 +322,7 @@ def test_who_loses_a_slot_to_a_start_that_it_does_not_see_knows_who_has_it(
     fire(store, put(store, new), START, START - SECOND)
     [loser] = claim(store, limit=1)
     [winner] = claim(other, OTHER_NODE, limit=1)
-    with psycopg.connect(libpq(store_url)) as somebody:
+    with psycopg.connect(servers.libpq(store_url)) as somebody:
 
         def lock(cursor: psycopg.Cursor) -> None:
             # The start begins before the other one takes the slot, and then waits.
@@ -350,7 +346,7 @@ def test_who_loses_a_slot_to_a_start_that_it_does_not_see_knows_who_has_it(
 
 def wait_until_one_waits(url: str) -> None:
     """Wait until a transaction waits for a lock."""
-    with psycopg.connect(libpq(url), autocommit=True) as connection:
+    with servers.connected(url) as connection:
         waiting = "SELECT 1 FROM pg_locks WHERE NOT granted"
         while connection.execute(waiting).fetchone() is None:
             pass

@@ -21,11 +21,7 @@ from go_scheduler.errors import (
 from go_scheduler.models import Outcome, State, TaskDefinition
 from go_scheduler.stores.filters import DefinitionFilter, Filter, Order
 from go_scheduler.stores.hints import News
-from go_scheduler.stores.messages import (
-    Addition,
-    Announcement,
-    Retention,
-)
+from go_scheduler.stores.messages import Addition, Announcement, Retention
 from go_scheduler.stores.opening import open_store
 from go_scheduler.stores.redis import RedisStore, definition_calls, rows, server
 from go_scheduler.stores.redis.rows import time_text
@@ -35,19 +31,14 @@ from go_scheduler.testing.builders import (
     HOUR,
     MINUTE,
     SECOND,
+    Rig,
     claim,
-    clean_up,
     definition,
     end_of,
-    ended,
-    finish,
-    fire,
     firing,
     pending,
     put,
     put_and_start,
-    running,
-    start,
 )
 from go_scheduler.testing.clock import START
 from go_scheduler.testing.stores import StoreSuite
@@ -94,17 +85,15 @@ class TestRedisStore(StoreSuite):
         return store
 
 
-def test_a_store_that_is_closed_has_no_connection_left(
-    store: RedisStore, by_hand: Any
-) -> None:
+def test_a_store_that_is_closed_has_no_connection_left(rig: Rig, by_hand: Any) -> None:
     def connections() -> int:
         return len(by_hand.client_list())
 
-    store.close()
+    rig.store.close()
     wait_until(lambda: connections() == 1)
-    store.select_definitions()
+    rig.store.select_definitions()
     assert connections() == 2
-    store.close()
+    rig.store.close()
     wait_until(lambda: connections() == 1)
 
 
@@ -133,100 +122,98 @@ def keys(by_hand: Any) -> list[str]:
     return found
 
 
-def test_what_has_been_deleted_leaves_no_keys(
-    store: RedisStore, clock: ManualClock, by_hand: Any
-) -> None:
-    ended(store, outcome=Outcome.FAILED)
+def test_what_has_been_deleted_leaves_no_keys(rig: Rig, by_hand: Any) -> None:
+    rig.ended(outcome=Outcome.FAILED)
     labelled: Mapping[str, JSON] = {"of": ["a", {"b": 1}], "n": 1.0}
-    one = put(store, replace(definition(), name="one", metadata=labelled))
-    fire(store, one, START, START + HOUR)
-    store.add_instances(one.id, [Addition(key="k", payload={"a": []})])
-    locked = put(store, replace(definition(key=9), lock="l"))
-    fire(store, locked, START)
-    claim(store, ahead=2 * HOUR)
-    store.note_contact(Announcement(node=uuid4()), unbroken=HOUR)
+    one = rig.put(replace(definition(), name="one", metadata=labelled))
+    rig.fire(one, START, START + HOUR)
+    rig.store.add_instances(one.id, [Addition(key="k", payload={"a": []})])
+    locked = rig.put(replace(definition(key=9), lock="l"))
+    rig.fire(locked, START)
+    rig.claim(ahead=2 * HOUR)
+    rig.store.note_contact(Announcement(node=uuid4()), unbroken=HOUR)
     declaration = Declaration(owner="me", definitions=[definition(key=8)])
-    store.declare_definitions(declaration)
-    store.delete_definitions([each.id for each in store.select_definitions()])
-    clock.advance(2 * HOUR)
+    rig.store.declare_definitions(declaration)
+    rig.store.delete_definitions([each.id for each in rig.store.select_definitions()])
+    rig.advance(2 * HOUR)
     nothing = Retention(ended=timedelta(0), failed=timedelta(0), remembered=HOUR)
-    assert store.delete_finished(nothing, limit=100) > 0
-    assert store.list_due_queues(apart_from=()) == []
+    assert rig.store.delete_finished(nothing, limit=100) > 0
+    assert rig.store.list_due_queues(apart_from=()) == []
     kept = {key.removeprefix(PREFIX) for key in keys(by_hand)}
     assert kept - {"hinted d", "hinted i"} == {"first", "life", "sets"}
 
 
-def test_what_runs_is_found_without_what_waits(store: RedisStore, by_hand: Any) -> None:
-    waits = put(store, definition(key=2))
+def test_what_runs_is_found_without_what_waits(rig: Rig, by_hand: Any) -> None:
+    waits = rig.put(definition(key=2))
     late = [Addition(at=START + HOUR + number * SECOND) for number in range(1200)]
-    store.add_instances(waits.id, late)
+    rig.store.add_instances(waits.id, late)
     running_ones = Filter(states=[State.RUNNING])
 
     def found_at_once(number: int, where: Filter = running_ones, **page: Any) -> None:
         by_hand.config_resetstat()
-        found = store.select(where, limit=2, **page)
+        found = rig.store.select(where, limit=2, **page)
         assert len(found) == number
         assert by_hand.info("commandstats")["cmdstat_evalsha"]["calls"] == 1
 
-    store.select()
+    rig.store.select()
     found_at_once(0)
-    begun = [running(store, definition(key=key)) for key in (3, 4, 5)]
+    begun = [rig.running(definition(key=key)) for key in (3, 4, 5)]
     found_at_once(2)
     found_at_once(2, descending=True)
     found_at_once(0, replace(running_ones, definition_id=waits.id))
     found_at_once(1, replace(running_ones, definition_id=begun[1].definition.id))
-    found_at_once(1, after=store.select(running_ones, limit=2).next)
+    found_at_once(1, after=rig.store.select(running_ones, limit=2).next)
     found_at_once(0, replace(running_ones, since=START + HOUR))
     # What is paused stands in no list of claims, and is found with what waits.
-    store.pause_definitions([begun[0].definition.id])
-    assert len(store.select(Filter(states=[State.RUNNING]), limit=10)) == 3
-    assert store.select(Filter(states=[State.CLAIMED])) == []
+    rig.store.pause_definitions([begun[0].definition.id])
+    assert len(rig.store.select(Filter(states=[State.RUNNING]), limit=10)) == 3
+    assert rig.store.select(Filter(states=[State.CLAIMED])) == []
 
 
 def test_a_full_memory_refuses_what_is_new_and_takes_what_ends(
-    store: RedisStore, by_hand: Any
+    rig: Rig, by_hand: Any
 ) -> None:
-    of = put(store, definition(START, key=2))
-    begun, waits = running(store, definition(key=3)), pending(store, definition(key=4))
+    of = rig.put(definition(START, key=2))
+    begun, waits = rig.running(definition(key=3)), rig.pending(definition(key=4))
     by_hand.config_set("maxmemory", "1")
     try:
         with pytest.raises(StoreUnavailableError, match="memory"):
-            fire(store, of, START)
+            rig.fire(of, START)
         with pytest.raises(StoreUnavailableError, match="memory"):
-            store.add_instances(of.id, [Addition()])
-        assert store.cancel_instances({waits.id: None})
-        assert finish(store, begun)
+            rig.store.add_instances(of.id, [Addition()])
+        assert rig.store.cancel_instances({waits.id: None})
+        assert rig.finish(begun)
     finally:
         by_hand.config_set("maxmemory", "0")
-    assert [each.id for each in fire(store, of, START)]
-    states = {each.id: each.state for each in store.select()}
+    assert [each.id for each in rig.fire(of, START)]
+    states = {each.id: each.state for each in rig.store.select()}
     assert states[waits.id] is State.CANCELLED
     assert states[begun.id] is State.COMPLETED
 
 
-def test_metadata_of_many_parts_is_found_all_the_same(store: RedisStore) -> None:
+def test_metadata_of_many_parts_is_found_all_the_same(rig: Rig) -> None:
     large: Mapping[str, JSON] = {f"key {number}": number for number in range(100)}
-    put(store, replace(definition(), metadata=large))
-    put(store, replace(definition(key=9), metadata={"key 99": 99, "other": 1}))
+    rig.put(replace(definition(), metadata=large))
+    rig.put(replace(definition(key=9), metadata={"key 99": 99, "other": 1}))
     for looked_for in ({"key 99": 99.0}, {"key 0": 0, "key 99": 99}, large):
-        found = store.select_definitions(DefinitionFilter(metadata=looked_for))
+        found = rig.store.select_definitions(DefinitionFilter(metadata=looked_for))
         assert any(each.metadata == large for each in found)
-    assert store.select_definitions(DefinitionFilter(metadata={"key 99": True})) == []
+    assert (
+        rig.store.select_definitions(DefinitionFilter(metadata={"key 99": True})) == []
+    )
 
 
-def test_of_a_list_that_is_picked_from_so_many_are_looked_at(
-    store: RedisStore, clock: ManualClock
-) -> None:
+def test_of_a_list_that_is_picked_from_so_many_are_looked_at(rig: Rig) -> None:
     made = []
     for queue in ("mine", "other", "other"):
-        clock.advance(SECOND)
-        pending(store, definition(clock.now(), queue=queue))
-        [started] = claim(store, queues=[queue], lead=timedelta())
-        finish(store, started, Outcome.FAILED)
+        rig.advance(SECOND)
+        rig.pending(definition(rig.now(), queue=queue))
+        [started] = rig.claim(queues=[queue], lead=timedelta())
+        rig.finish(started, Outcome.FAILED)
         made.append(started.id)
     of = Filter(states=[State.FAILED], queues=["mine"])
     page = partial(
-        store.select, of, order=Order.END, descending=True, limit=2, scan_limit=2
+        rig.store.select, of, order=Order.END, descending=True, limit=2, scan_limit=2
     )
     first = page()
     assert first == []
@@ -246,8 +233,9 @@ def test_without_a_clock_it_is_the_servers(
 
 
 @contextmanager
-def once_it_has_read(store: RedisStore, call: Callable[[], object]) -> Iterator[None]:
+def once_it_has_read(store: Store, call: Callable[[], object]) -> Iterator[None]:
     """Make a call of somebody else's after each read of a put."""
+    assert isinstance(store, RedisStore)
     run = store._server.run
 
     def interrupted(name: str, /, **arguments: object) -> Any:
@@ -309,24 +297,24 @@ def test_what_is_not_due_yet_is_claimed_by_short_scripts(
 
 
 def test_only_so_many_small_definitions_are_known_by_their_texts(
-    store: RedisStore, monkeypatch: pytest.MonkeyPatch
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(rows, "_MOST_KNOWN", 1)
-    small = put(store, definition(key=1))
-    assert store.get_definition(small.id) is small
-    large = put(store, replace(definition(key=2), metadata={"of": "x" * 5000}))
-    assert store.get_definition(large.id) == large
-    assert store.get_definition(large.id) is not large
-    assert store.get_definition(small.id) is small
-    other = put(store, definition(key=3))
-    assert store.get_definition(other.id) is other
-    assert store.get_definition(small.id) is not small
+    small = rig.put(definition(key=1))
+    assert rig.store.get_definition(small.id) is small
+    large = rig.put(replace(definition(key=2), metadata={"of": "x" * 5000}))
+    assert rig.store.get_definition(large.id) == large
+    assert rig.store.get_definition(large.id) is not large
+    assert rig.store.get_definition(small.id) is small
+    other = rig.put(definition(key=3))
+    assert rig.store.get_definition(other.id) is other
+    assert rig.store.get_definition(small.id) is not small
 
 
 class Editor:
     """Somebody who changes a definition, so often."""
 
-    def __init__(self, store: RedisStore, times: int) -> None:
+    def __init__(self, store: Store, times: int) -> None:
         self._store = store
         self._left = times
 
@@ -341,7 +329,7 @@ class Editor:
 
 
 ONE = replace(definition(), id=UUID(int=1), name="one")
-PUTS: Mapping[str, Callable[[RedisStore], object]] = {
+PUTS: Mapping[str, Callable[[Store], object]] = {
     "put": lambda store: store.put_definitions([ONE]),
     "put and start": lambda store: put_and_start(store, firing(ONE)),
     "declare": lambda store: store.declare_definitions(
@@ -360,56 +348,50 @@ class TestPutsThatAreOvertaken:
             yield other
 
     def test_what_changed_meanwhile_is_read_again(
-        self, store: RedisStore, other: RedisStore, name: str
+        self, rig: Rig, other: RedisStore, name: str
     ) -> None:
-        with once_it_has_read(store, Editor(other, times=2)):
-            PUTS[name](store)
-        found = store.get_definition(ONE.id)
+        with once_it_has_read(rig.store, Editor(other, times=2)):
+            PUTS[name](rig.store)
+        found = rig.store.get_definition(ONE.id)
         assert (found.name, found.revision, found.paused) == ("one", 4, False)
 
     def test_at_last_it_is_left_to_the_caller(
-        self,
-        store: RedisStore,
-        other: RedisStore,
-        name: str,
-        monkeypatch: pytest.MonkeyPatch,
+        self, rig: Rig, other: RedisStore, name: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(definition_calls, "_TRIES", 3)
         with (
-            once_it_has_read(store, Editor(other, times=100)),
+            once_it_has_read(rig.store, Editor(other, times=100)),
             pytest.raises(StoreUnavailableError, match="all the time"),
         ):
-            PUTS[name](store)
-        assert store.get_definition(ONE.id).name == "before"
+            PUTS[name](rig.store)
+        assert rig.store.get_definition(ONE.id).name == "before"
 
 
 def test_one_that_was_new_a_moment_ago_is_put_over(
-    store: RedisStore, redis_server: RedisServer
+    rig: Rig, redis_server: RedisServer
 ) -> None:
-    with closing(RedisStore(redis_server.url, clock=store.clock)) as other:
+    with closing(RedisStore(redis_server.url, clock=rig.store.clock)) as other:
 
         def put_first() -> None:
             if not other.select_definitions():
                 other.put_definitions([replace(ONE, name="before")])
 
-        with once_it_has_read(store, put_first):
-            [stored] = store.put_definitions([ONE]).definitions
+        with once_it_has_read(rig.store, put_first):
+            [stored] = rig.store.put_definitions([ONE]).definitions
     assert (stored.name, stored.revision) == ("one", 2)
 
 
-def test_what_is_no_store_is_an_error(store: RedisStore, by_hand: Any) -> None:
+def test_what_is_no_store_is_an_error(rig: Rig, by_hand: Any) -> None:
     by_hand.set(f"{PREFIX}all", "no sorted set")
     with pytest.raises(StoreError, match="WRONGTYPE") as caught:
-        put(store)
+        rig.put()
     assert type(caught.value) is StoreError
 
 
-def test_an_old_server_is_refused(
-    store: RedisStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_old_server_is_refused(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "_LEAST_VERSION", (99, 0))
     with pytest.raises(ConfigurationError, match=r"Redis \d[\d.]*: .* 6\.2 or later"):
-        store.initialize()
+        rig.store.initialize()
 
 
 def test_a_server_that_does_not_tell_is_taken_as_it_is(
@@ -443,7 +425,7 @@ def test_a_server_that_does_not_tell_is_taken_as_it_is(
     ],
 )
 def test_what_a_server_may_lose_is_said_once_to_who_runs_there(
-    store: RedisStore,
+    rig: Rig,
     by_hand: Any,
     caplog: pytest.LogCaptureFixture,
     settings: dict[str, str],
@@ -455,10 +437,10 @@ def test_what_a_server_may_lose_is_said_once_to_who_runs_there(
     try:
         for name, value in settings.items():
             by_hand.config_set(name, value)
-        store.initialize()
+        rig.store.initialize()
         assert caplog.records == []
         for _ in range(2):
-            store.connect()
+            rig.store.connect()
     finally:
         for name, value in before.items():
             by_hand.config_set(name, value)
@@ -498,42 +480,40 @@ def spoil(redis_server: RedisServer) -> Spoil:
 
 
 def test_a_success_of_a_broken_definition_keeps_no_other_from_being_deleted(
-    store: RedisStore, spoil: Spoil
+    rig: Rig, spoil: Spoil
 ) -> None:
-    other, bad = running(store), running(store)
+    other, bad = rig.running(), rig.running()
     spoil(bad.definition, "-queue")
     ends = [end_of(each, deletes=True) for each in (other, bad)]
-    assert other.id in store.finish_instances(ends).done
-    assert other.id not in {each.id for each in store.select()}
+    assert other.id in rig.store.finish_instances(ends).done
+    assert other.id not in {each.id for each in rig.store.select()}
 
 
-def test_what_no_node_can_claim_is_named(
-    store: RedisStore, by_hand: Any, spoil: Spoil
-) -> None:
-    [broken] = fire(store, put(store), START)
+def test_what_no_node_can_claim_is_named(rig: Rig, by_hand: Any, spoil: Spoil) -> None:
+    [broken] = rig.fire(rig.put(), START)
     spoil(broken, "-attempt")
-    assert claim(store) == []
+    assert rig.claim() == []
     assert by_hand.smembers(f"{PREFIX}broken") == {broken.id.hex}
 
 
 def test_a_definition_that_cannot_be_read_is_met_once_and_told(
-    store: RedisStore, by_hand: Any, spoil: Spoil
+    rig: Rig, by_hand: Any, spoil: Spoil
 ) -> None:
-    bad, gone, good = (put(store, definition(START, key=key)) for key in (1, 2, 3))
+    bad, gone, good = (rig.put(definition(START, key=key)) for key in (1, 2, 3))
     life = by_hand.hget(f"{PREFIX}ids", bad.id.hex)
     spoil(bad, "-queue")
     by_hand.hdel(f"{PREFIX}ids", gone.id.hex)
     # None of them takes the place of one behind it.
-    [found] = store.due_definitions(ahead=MINUTE, limit=1)
+    [found] = rig.store.due_definitions(ahead=MINUTE, limit=1)
     assert found.id == good.id
     assert by_hand.zcard(f"{PREFIX}due") == 1
     assert by_hand.smembers(f"{PREFIX}broken") == {f"d:{life}"}
 
 
 def test_what_is_open_is_read_only_where_there_may_be_no_room(
-    store: RedisStore, by_hand: Any
+    rig: Rig, by_hand: Any
 ) -> None:
-    of = put(store, replace(definition(START), max_queue=3)).id
+    of = rig.put(replace(definition(START), max_queue=3)).id
 
     def walks() -> int:
         found = by_hand.info("commandstats").get("cmdstat_zrangebylex", {"calls": 0})
@@ -541,70 +521,72 @@ def test_what_is_open_is_read_only_where_there_may_be_no_room(
 
     before = walks()
     for _ in range(3):
-        store.add_instances(of, [Addition()])
+        rig.store.add_instances(of, [Addition()])
     assert walks() == before
     with pytest.raises(QueueFullError):
-        store.add_instances(of, [Addition()])
+        rig.store.add_instances(of, [Addition()])
     assert walks() > before
 
 
 def test_what_is_moved_by_hand_is_claimed_where_it_says_and_once(
-    store: RedisStore, spoil: Spoil
+    rig: Rig, spoil: Spoil
 ) -> None:
-    [moved] = fire(store, put(store), START)
+    [moved] = rig.fire(rig.put(), START)
     spoil(moved, 'queue="other"')
-    assert claim(store) == []
-    [found] = claim(store, queues=["other"])
+    assert rig.claim() == []
+    [found] = rig.claim(queues=["other"])
     assert (found.id, found.attempt) == (moved.id, 1)
-    assert claim(store, queues=["other"]) == claim(store) == []
+    assert rig.claim(queues=["other"]) == rig.claim() == []
 
 
 def test_what_cannot_be_read_holds_nobody_behind_it_in_a_slot(
-    store: RedisStore, spoil: Spoil
+    rig: Rig, spoil: Spoil
 ) -> None:
-    of = put(store, replace(definition(START), lock="one"))
-    holder, *parked = fire(store, of, *(START + n * SECOND for n in range(3)))
-    held = claim(store, ahead=MINUTE)
-    start(store, *held)
+    of = rig.put(replace(definition(START), lock="one"))
+    holder, *parked = rig.fire(of, *(START + n * SECOND for n in range(3)))
+    held = rig.claim(ahead=MINUTE)
+    rig.start(*held)
     spoil(parked[0], "-attempt")
-    finish(store, next(each for each in held if each.id == holder.id))
-    seen = [each for _ in range(2) for each in store.review_parked(limit=9).unparked]
+    rig.finish(next(each for each in held if each.id == holder.id))
+    seen = [
+        each for _ in range(2) for each in rig.store.review_parked(limit=9).unparked
+    ]
     assert [each.id for each in seen] == [parked[1].id]
 
 
 def test_what_cannot_be_read_is_not_the_first_to_be_cleaned_up_for_ever(
-    store: RedisStore, by_hand: Any, spoil: Spoil, clock: ManualClock
+    rig: Rig, by_hand: Any, spoil: Spoil
 ) -> None:
     both: list[TaskInstance] = []
     for key in (1, 2):
-        of = put(store, definition(START, key=key))
-        both += fire(store, of, START, next_fire_time=None)
-        [begun] = start(store, *claim(store, ahead=MINUTE))
-        finish(store, begun)
-        clock.advance(SECOND)
+        of = rig.put(definition(START, key=key))
+        both += rig.fire(of, START, next_fire_time=None)
+        [begun] = rig.start(*rig.claim(ahead=MINUTE))
+        rig.finish(begun)
+        rig.advance(SECOND)
     spoil(both[0], "-attempt")
-    clock.advance(HOUR)
+    rig.advance(HOUR)
     for _ in range(3):
-        clean_up(store, limit=1)
-    assert [each.id for each in store.select_definitions()] == [both[0].definition.id]
+        rig.clean_up(limit=1)
+    assert [each.id for each in rig.store.select_definitions()] == [
+        both[0].definition.id
+    ]
     by_hand.zadd(f"{PREFIX}idle", {"0" * 18 + both[0].definition.id.hex: 0})
     spoil(both[0].definition, "-queue")
-    clean_up(store)
+    rig.clean_up()
     assert not by_hand.exists(f"{PREFIX}idle")
 
 
 def test_of_a_key_whose_instance_cannot_be_read_nothing_is_listed(
-    store: RedisStore, spoil: Spoil
+    rig: Rig, spoil: Spoil
 ) -> None:
-    of = put(store, definition(START)).id
-    [keyed] = store.add_instances(of, [Addition(key="k")])
+    of = rig.put(definition(START)).id
+    [keyed] = rig.store.add_instances(of, [Addition(key="k")])
     spoil(keyed, "-attempt")
-    assert store.select(Filter(definition_id=of, key="k")) == []
+    assert rig.store.select(Filter(definition_id=of, key="k")) == []
 
 
-def test_a_tombstone_that_cannot_be_read_is_none(
-    store: RedisStore, by_hand: Any
-) -> None:
+def test_a_tombstone_that_cannot_be_read_is_none(rig: Rig, by_hand: Any) -> None:
     id = uuid4()
     values = {
         "trigger_kind": "nobody's",
@@ -613,4 +595,4 @@ def test_a_tombstone_that_cannot_be_read_is_none(
         "completed_at": time_text(START),
     }
     by_hand.hset(f"{PREFIX}t:{id.hex}", mapping=values)
-    assert store.list_tombstones([id]) == []
+    assert rig.store.list_tombstones([id]) == []

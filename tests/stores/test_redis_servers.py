@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import ExitStack, closing, suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -271,36 +271,32 @@ def wait_until_ok(node: RedisServer) -> None:
     end = threading.Timer(FAILED_AFTER, node.kill)
     end.start()
     with node.client() as client:
-        while "cluster_state:ok" not in str(
-            client.execute_command("CLUSTER", "INFO")
-        ) or "cluster_known_nodes:2" not in str(
-            client.execute_command("CLUSTER", "INFO")
-        ):
+        while not {"cluster_state:ok", "cluster_known_nodes:2"} <= {
+            *str(client.execute_command("CLUSTER", "INFO")).split()
+        }:
             pass
     end.cancel()
 
 
-@contextmanager
-def certified(folder: Path) -> Iterator[dict[str, str]]:
+def certified(folder: Path) -> dict[str, str]:
     """Settings of a server that proves who it is, and the file that vouches for it."""
     authority = trustme.CA()
     own = authority.issue_cert("127.0.0.1")
-    names = {"tls-cert-file": "cert.pem", "tls-key-file": "key.pem"}
-    own.private_key_pem.write_to_path(folder / "key.pem")
-    own.cert_chain_pems[0].write_to_path(folder / "cert.pem")
-    authority.cert_pem.write_to_path(folder / "ca.pem")
-    files = {name: str(folder / file) for name, file in names.items()}
-    yield {**files, "tls-ca-cert-file": str(folder / "ca.pem")}
+    given = {"key": own.private_key_pem, "cert": own.cert_chain_pems[0]}
+    given["ca-cert"] = authority.cert_pem
+    for name, part in given.items():
+        part.write_to_path(folder / f"{name}.pem")
+    return {f"tls-{name}-file": str(folder / f"{name}.pem") for name in given}
 
 
 def test_connections_are_encrypted_and_the_server_known(
     start: Callable[..., RedisServer], tmp_path: Path
 ) -> None:
     port = free_port()
-    with certified(tmp_path) as settings:
-        start(**settings, **{"tls-port": str(port), "tls-auth-clients": "no"})
+    settings = {"tls-port": str(port), "tls-auth-clients": "no"}
+    start(**settings, **certified(tmp_path))
     url = f"rediss://127.0.0.1:{port}/0"
-    with closing(open_store(f"{url}?tls_ca={tmp_path / 'ca.pem'}")) as store:
+    with closing(open_store(f"{url}?tls_ca={tmp_path / 'ca-cert.pem'}")) as store:
         store.initialize()
         store.put_definitions([definition()])
     with (

@@ -20,9 +20,9 @@ from sqlalchemy import event, exc
 
 from go_scheduler.clock import ZERO
 from go_scheduler.errors import QueueFullError, StoreError, StoreUnavailableError
-from go_scheduler.models import OPEN, Outcome, State, TaskDefinition
+from go_scheduler.models import OPEN, Outcome, State
 from go_scheduler.stores.filters import CLAIMABLE, CLAIMED, Filter, Order
-from go_scheduler.stores.messages import Addition, Answer, RunOutcome
+from go_scheduler.stores.messages import Addition, Answer
 from go_scheduler.stores.sql.database import Lane, Overtaken
 from go_scheduler.stores.sqlite.database import FileWatch, WriteLock
 from go_scheduler.stores.sqlite.store import SQLiteStore
@@ -30,8 +30,8 @@ from go_scheduler.testing.builders import (
     HOUR,
     NOBODY,
     SECOND,
+    add,
     claim,
-    claim_of,
     counts_by_state,
     definition,
     end_of,
@@ -43,10 +43,10 @@ from go_scheduler.testing.builders import (
     put,
     running,
     start,
+    task,
 )
 from go_scheduler.testing.clock import START
 from go_scheduler.testing.stores import StoreSuite
-from go_scheduler.triggers import OnDemandTrigger
 from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
@@ -191,20 +191,19 @@ def at_the_first_error(
 
 
 @pytest.mark.chaos
-class TestProcesses:
-    def test_processes_never_claim_the_same_instance(self, path: Path) -> None:
-        with closing(SQLiteStore(url_of(path), durable=False)) as store:
-            store.initialize()
-            now = store.now()
-            times = [now - number * SECOND for number in range(1, 301)]
-            fire(store, put(store, definition(times[0])), *times)
-            context = multiprocessing.get_context("spawn")
-            with context.Pool(3) as pool:
-                drained = pool.map_async(drain, [url_of(path)] * 3, chunksize=1)
-                answers: list[list[UUID]] = drained.get(FAILED_AFTER)
-            taken = [each for answer in answers for each in answer]
-            assert len(taken) == len(set(taken)) == 300
-            assert counts_by_state(store)[State.COMPLETED] == 300
+def test_processes_never_claim_the_same_instance(path: Path) -> None:
+    with closing(SQLiteStore(url_of(path), durable=False)) as store:
+        store.initialize()
+        now = store.now()
+        times = [now - number * SECOND for number in range(1, 301)]
+        fire(store, put(store, definition(times[0])), *times)
+        context = multiprocessing.get_context("spawn")
+        with context.Pool(3) as pool:
+            drained = pool.map_async(drain, [url_of(path)] * 3, chunksize=1)
+            answers: list[list[UUID]] = drained.get(FAILED_AFTER)
+        taken = [each for answer in answers for each in answer]
+        assert len(taken) == len(set(taken)) == 300
+        assert counts_by_state(store)[State.COMPLETED] == 300
 
 
 def drain(url: str) -> list[UUID]:
@@ -212,15 +211,8 @@ def drain(url: str) -> list[UUID]:
         done: list[UUID] = []
         node = uuid4()
         while page := claim(store, node, limit=7):
-            outcomes = [
-                RunOutcome(
-                    claim=claim_of(each),
-                    started_at=each.started_at,
-                    outcome=Outcome.COMPLETED,
-                )
-                for each in page
-            ]
-            assert store.finish_instances(outcomes).done == set(ids(page))
+            ends = [end_of(each) for each in page]
+            assert store.finish_instances(ends).done == set(ids(page))
             done += ids(page)
         return done
 
@@ -238,11 +230,8 @@ def test_what_sqlite_cannot_keep_is_an_error_of_the_store(store: SQLiteStore) ->
 
 
 def test_a_duration_beyond_64_bits_is_an_error_of_the_store(store: SQLiteStore) -> None:
-    again = RunOutcome(
-        claim=claim_of(running(store)), started_at=START, retry_in=timedelta.max
-    )
     with pytest.raises(StoreError, match="cannot keep a duration"):
-        store.finish_instances([again])
+        finish(store, running(store), None, retry_in=timedelta.max)
 
 
 def test_two_ends_of_one_instance_in_a_batch_count_one_after_the_other(
@@ -251,12 +240,9 @@ def test_two_ends_of_one_instance_in_a_batch_count_one_after_the_other(
     new = replace(definition(), lock="one at a time")
     pending(store, new)
     [first] = start(store, *claim(store))
-    again, late = (
-        RunOutcome(claim=claim_of(first), started_at=START, outcome=outcome)
-        for outcome in (None, Outcome.COMPLETED)
-    )
+    again, late = (end_of(first, outcome) for outcome in (None, Outcome.COMPLETED))
     assert store.finish_instances([again, late]).done == {first.id}
-    [ended] = store.select(Filter(ids=(first.id,)))
+    ended = store.get_instance(first.id)
     assert (ended.state, ended.ended_attempt) == (State.COMPLETED, 1)
     assert store.slot_holder("lock:one at a time") is None
 
@@ -300,8 +286,8 @@ def test_more_queues_than_one_statement_can_name_are_claimed(
 def test_few_may_wait_from_an_edit_of_another_process_on(
     store: SQLiteStore, path: Path, clock: ManualClock
 ) -> None:
-    of = put(store, TaskDefinition(trigger=OnDemandTrigger()))
-    store.add_instances(of.id, [Addition()])
+    of = put(store, task())
+    add(store, of)
     with closing(SQLiteStore(url_of(path), clock=clock)) as another:
         another.put_definitions([replace(of, max_queue=1, when_full="refuse")])
     with pytest.raises(QueueFullError):
@@ -322,7 +308,7 @@ def test_what_one_definition_has_to_claim_is_listed(store: SQLiteStore) -> None:
 
 
 def test_one_id_under_two_keys_is_added_once(store: SQLiteStore) -> None:
-    of = put(store, TaskDefinition(trigger=OnDemandTrigger()))
+    of = put(store, task())
     id = uuid4()
     added = store.add_instances(of.id, [Addition(id=id, key=key) for key in "ab"])
     assert [each.key for each in added] == ["a", "a"]

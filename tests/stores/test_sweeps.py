@@ -56,18 +56,22 @@ LOCKED = [
 
 
 @pytest.fixture
-def store(postgresql_url: str, clock: ManualClock) -> Iterator[Store]:
-    """A PostgreSQL store on the clock, at which nodes have looked for some hours."""
-    servers.delete_all_rows(postgresql_url)
-    with servers.opened(postgresql_url, clock, has_tables=True) as store:
-        for _ in range(10):
-            clock.advance(HOUR)
-            # A vacuum of what tests before have deleted may have a table for a moment.
-            with suppress(StoreError):
-                claim(store, lapsed=True)
-                clean_up(store, older_than=ZERO, limit=1)
-        clock.advance(WINDOW)
-        yield store
+def engine() -> str:
+    """Where rows are locked."""
+    return "postgresql"
+
+
+@pytest.fixture
+def store(store: Store, clock: ManualClock) -> Store:
+    """A store on the clock, at which nodes have looked for some hours."""
+    for _ in range(10):
+        clock.advance(HOUR)
+        # A vacuum of what tests before have deleted may have a table for a moment.
+        with suppress(StoreError):
+            claim(store, lapsed=True)
+            clean_up(store, older_than=ZERO, limit=1)
+    clock.advance(WINDOW)
+    return store
 
 
 @contextmanager

@@ -22,7 +22,14 @@ from go_scheduler.stores.filters import (
     Page,
 )
 from go_scheduler.stores.memory.store import MemoryStore
-from go_scheduler.stores.messages import Announcement, Answer, Claim, Position, Put
+from go_scheduler.stores.messages import (
+    Announcement,
+    Answer,
+    Claim,
+    Firing,
+    Position,
+    Put,
+)
 from go_scheduler.testing import ManualClock, StoreSuite
 from go_scheduler.testing.builders import Rig, at_once
 from go_scheduler.testing.clock import START
@@ -32,6 +39,7 @@ from go_scheduler.triggers.times import LAST_INSTANT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from datetime import datetime
     from uuid import UUID
 
     from go_scheduler.clock import Clock
@@ -73,7 +81,7 @@ def broken(
     return type("Broken", (MemoryStore,), {method: call})
 
 
-def each(**changed: object) -> Callable[[MemoryStore, Any], object]:
+def each(**changed: object) -> Callable[[MemoryStore, Any], Any]:
     """Makes each row of a batch another one; a function makes a field of the row."""
 
     def change(store: MemoryStore, row: Any) -> Any:
@@ -111,6 +119,65 @@ def current(store: MemoryStore, claim: Claim) -> Claim:
 def current_of(store: MemoryStore, row: Any) -> Claim:
     """The same for a row of a batch."""
     return current(store, row.claim)
+
+
+def as_stored(store: MemoryStore, row: Firing) -> TaskDefinition:
+    """The definition of a firing as it is now."""
+    return stored(store, row.definition)
+
+
+def of_any_revision(store: MemoryStore, row: Firing) -> TaskDefinition:
+    """The definition of a firing as if it had been read just now."""
+    return replace(row.definition, revision=as_stored(store, row).revision)
+
+
+def none_if_one_is_stale(store: MemoryStore, rows: Any) -> Any:
+    return (
+        []
+        if any(as_stored(store, e).revision != e.definition.revision for e in rows)
+        else rows
+    )
+
+
+def all_claimed(store: MemoryStore, _: object) -> object:
+    return store.select(Filter(states=[State.CLAIMED]))
+
+
+def for_all_queues(store: MemoryStore, claimant: Claimant) -> Claimant:
+    queues = {each.queue for each in store.select_definitions(limit=1000)}
+    return replace(claimant, queues=tuple(queues))
+
+
+def with_one_run_less(_: MemoryStore, answer: Any) -> object:
+    return Answer(done=[replace(each, runs=each.runs - 1) for each in answer.done])
+
+
+def of_owners(store: MemoryStore, ends: Any) -> object:
+    return [end for end in ends if current_of(store, end) == end.claim]
+
+
+def in_whole_seconds(_: MemoryStore, row: Any) -> datetime:
+    at: datetime = row.next_fire_time
+    return at.replace(microsecond=0)
+
+
+def told_in_short(_: MemoryStore, told: Announcement) -> Announcement:
+    return Announcement(node=told.node, queues=told.queues)
+
+
+def all_cancelled(_: MemoryStore, answer: Any) -> object:
+    return dict.fromkeys(answer, Cancelled.CANCELLED)
+
+
+def five_seconds_ago(_: MemoryStore, between: Any) -> object:
+    return tuple(each - timedelta(seconds=5) for each in between)
+
+
+def without_zeros(_: MemoryStore, found: Any) -> object:
+    return [
+        {state: each for state, each in counts.items() if each.count}
+        for counts in found
+    ]
 
 
 def first_of(store: MemoryStore, answer: Mapping[UUID, object]) -> object:
@@ -234,15 +301,12 @@ class ChecksThenActs(Racing):
 
     def fire_definitions(self, firings: Any, **_: Any) -> Any:
         unchanged = [
-            each
-            for each in firings
-            if self.get_definition(each.definition.id).next_fire_time
-            == each.definition.next_fire_time
+            row
+            for row in firings
+            if as_stored(self, row).next_fire_time == row.definition.next_fire_time
         ]
         self._met.wait(30)
-        return super().fire_definitions(
-            [replace(row, definition=stored(self, row.definition)) for row in unchanged]
-        )
+        return super().fire_definitions(each(definition=as_stored)(self, unchanged))
 
 
 class SelectsThenMarks(Racing):
@@ -258,301 +322,194 @@ class SelectsThenMarks(Racing):
         return self._taken
 
 
-NOTICED: list[tuple[str, type[MemoryStore]]] = [
-    ("test_many_schedulers_fire_each_definition_once", ChecksThenActs),
-    ("test_two_nodes_never_take_over_the_same_claim", SelectsThenMarks),
-    ("test_the_first_of_several_successes_wins", SucceedsTwice),
-    ("test_a_run_that_stops_during_a_pause_is_frozen", ForgetsFrozen),
-    ("test_where_one_definition_conflicts_none_is_put", PutsInPart),
-    ("test_by_what_the_metadata_contains", FindsExactMetadata),
-    ("test_a_page_has_what_meets_every_condition", RepeatsThePage),
-    ("test_no_fire_time_that_has_passed_fires_again", PausesByRows),
-    ("test_of_those_due_together_the_turn_is_by_execute_at", TakesTurnsAsGiven),
-    # It fires whatever the definition was when it was read.
-    (
-        "test_the_same_firing_wins_once",
-        broken(
-            "fire_definitions",
-            asked=each(definition=lambda store, row: stored(store, row.definition)),
+KINDS: dict[str, type[MemoryStore]] = {
+    "many_schedulers_fire_each_definition_once": ChecksThenActs,
+    "two_nodes_never_take_over_the_same_claim": SelectsThenMarks,
+    "the_first_of_several_successes_wins": SucceedsTwice,
+    "a_run_that_stops_during_a_pause_is_frozen": ForgetsFrozen,
+    "where_one_definition_conflicts_none_is_put": PutsInPart,
+    "by_what_the_metadata_contains": FindsExactMetadata,
+    "a_page_has_what_meets_every_condition": RepeatsThePage,
+    "no_fire_time_that_has_passed_fires_again": PausesByRows,
+    "of_those_due_together_the_turn_is_by_execute_at": TakesTurnsAsGiven,
+}
+"""Of each test of the suite a store that it is to notice."""
+
+WAYS: dict[str, list[tuple[str, dict[str, Any]]]] = {
+    "fire_definitions": [
+        # It fires whatever the definition was when it was read.
+        ("the_same_firing_wins_once", {"asked": each(definition=as_stored)}),
+        # It compares the next fire time and forgets the revision.
+        (
+            "a_firing_of_another_revision_changes_nothing",
+            {"asked": each(definition=of_any_revision)},
         ),
-    ),
-    # It compares the next fire time and forgets the revision.
-    (
-        "test_a_firing_of_another_revision_changes_nothing",
-        broken(
-            "fire_definitions",
-            asked=each(
-                definition=lambda store, row: replace(
-                    row.definition, revision=stored(store, row.definition).revision
-                )
-            ),
+        # One firing that loses takes the whole batch with it.
+        ("one_firing_that_loses_costs_only_itself", {"asked": none_if_one_is_stale}),
+    ],
+    "claim_instances": [
+        # It hands what is claimed to the next node too.
+        ("a_claimed_instance_is_not_claimed_again", {"answered": all_claimed}),
+        # It starts only what is due already, or all that it claims.
+        ("what_is_due_within_lead_is_also_started", {"lead": ZERO}),
+        ("what_is_due_after_lead_is_not_started", {"lead": itemgetter("ahead")}),
+        # It takes over lapsed claims unasked, or none, or however late it is asked.
+        ("a_lapsed_claim_is_left_alone_unless_asked_for", {"lapsed": ZERO}),
+        ("a_lapsed_claim_is_taken_over", {"lapsed": None}),
+        (
+            "a_lapsed_claim_is_left_alone_after_the_deadline",
+            {"deadline": LAST_INSTANT},
         ),
-    ),
-    # One firing that loses takes the whole batch with it.
-    (
-        "test_one_firing_that_loses_costs_only_itself",
-        broken(
-            "fire_definitions",
-            asked=lambda store, rows: (
-                rows
-                if all(
-                    stored(store, row.definition).revision == row.definition.revision
-                    for row in rows
-                )
-                else []
-            ),
+        # It claims all there is, in whatever order it finds, and from all queues.
+        ("claims_in_pages_of_limit_get_everything", {"limit": 1000}),
+        ("the_earliest_due_come_first", {"answered": lambda _, found: found[::-1]}),
+        ("a_node_gets_what_is_in_its_queues", {"asked": for_all_queues}),
+    ],
+    "start_instances": [
+        (
+            "nothing_starts_under_a_claim_that_is_not_current",
+            {"asked": lambda store, claims: [current(store, row) for row in claims]},
         ),
-    ),
-    # It hands what is claimed to the next node too.
-    (
-        "test_a_claimed_instance_is_not_claimed_again",
-        broken(
-            "claim_instances",
-            answered=lambda store, _: store.select(Filter(states=[State.CLAIMED])),
+        # It starts without one more in ``runs``.
+        (
+            "a_start_ahead_of_time_begins_at_the_due_time",
+            {"answered": with_one_run_less},
         ),
-    ),
-    # It starts only what is due already, or all that it claims.
-    (
-        "test_what_is_due_within_lead_is_also_started",
-        broken("claim_instances", lead=ZERO),
-    ),
-    (
-        "test_what_is_due_after_lead_is_not_started",
-        broken("claim_instances", lead=itemgetter("ahead")),
-    ),
-    # It takes over lapsed claims unasked, or none.
-    (
-        "test_a_lapsed_claim_is_left_alone_unless_asked_for",
-        broken("claim_instances", lapsed=ZERO),
-    ),
-    ("test_a_lapsed_claim_is_taken_over", broken("claim_instances", lapsed=None)),
-    # It takes over however late it is asked, and claims all there is.
-    (
-        "test_a_lapsed_claim_is_left_alone_after_the_deadline",
-        broken("claim_instances", deadline=LAST_INSTANT),
-    ),
-    (
-        "test_claims_in_pages_of_limit_get_everything",
-        broken("claim_instances", limit=1000),
-    ),
-    # It hands out in whatever order it finds.
-    (
-        "test_the_earliest_due_come_first",
-        broken("claim_instances", answered=lambda _, claimed: claimed[::-1]),
-    ),
-    # It serves all queues.
-    (
-        "test_a_node_gets_what_is_in_its_queues",
-        broken(
-            "claim_instances",
-            asked=lambda store, claimant: replace(
-                claimant,
-                queues=tuple({e.queue for e in store.select_definitions(limit=1000)}),
-            ),
+    ],
+    "renew_claims": [
+        (
+            "no_claim_is_renewed_that_is_not_current",
+            {"asked": each(claim=current_of)},
         ),
-    ),
-    # It accepts what is said under a claim that is not current.
-    (
-        "test_no_run_fails_by_a_claim_that_is_not_current",
-        broken("finish_instances", asked=each(claim=current_of)),
-    ),
-    (
-        "test_no_claim_is_renewed_that_is_not_current",
-        broken("renew_claims", asked=each(claim=current_of)),
-    ),
-    (
-        "test_nothing_is_released_by_a_claim_that_is_not_current",
-        broken("release_instances", asked=each(claim=current_of)),
-    ),
-    (
-        "test_nothing_starts_under_a_claim_that_is_not_current",
-        broken(
-            "start_instances",
-            asked=lambda store, claims: [current(store, claim) for claim in claims],
+        # It takes a run that is handed on for one of the node that called its handler.
+        (
+            "a_handed_on_run_is_not_listed_for_its_node",
+            {"asked": each(handed_on=False)},
         ),
-    ),
-    # It records only what the owner says.
-    (
-        "test_the_success_of_a_lost_run_ends_the_instance",
-        broken(
-            "finish_instances",
-            asked=lambda store, ends: [
-                end for end in ends if current_of(store, end) == end.claim
-            ],
+    ],
+    "release_instances": [
+        (
+            "nothing_is_released_by_a_claim_that_is_not_current",
+            {"asked": each(claim=current_of)},
         ),
-    ),
-    # It keeps what need not be kept.
-    (
-        "test_a_success_that_need_not_be_kept_is_deleted",
-        broken("finish_instances", asked=each(deletes=False)),
-    ),
-    # It deletes the success of a later attempt as well.
-    (
-        "test_what_was_claimed_before_stays",
-        broken("finish_instances", answered=forgets(instances=unended)),
-    ),
-    # It forgets the revisions of deleted definitions at any cleanup.
-    (
-        "test_no_cleanup_forgets_the_revision_of_a_delete_too_soon",
-        broken("delete_finished", answered=forgets(first_revision=lambda _: 1)),
-    ),
-    # It knows at an edit what has begun by the instances that are there still.
-    (
-        "test_another_trigger_repeats_no_fire_time_that_has_begun",
-        broken("put_definitions", asked=forgets(fired_until=lambda _: {})),
-    ),
-    # It deletes what has ended before its fire time.
-    (
-        "test_a_pause_goes_back_over_no_end_that_is_to_be_deleted",
-        broken("delete_finished", answered=forgets(instances=unended)),
-    ),
-    # It judges nothing by a run that ended at the moment when it was due.
-    (
-        "test_a_run_that_ended_in_time_skips_nothing",
-        broken("finish_instances", answered=forgets(behind=unless_ended_when_due)),
-    ),
+    ],
+    "finish_instances": [
+        (
+            "no_run_fails_by_a_claim_that_is_not_current",
+            {"asked": each(claim=current_of)},
+        ),
+        # It records only what the owner says.
+        ("the_success_of_a_lost_run_ends_the_instance", {"asked": of_owners}),
+        # It keeps what need not be kept, or deletes the success of a later attempt.
+        (
+            "a_success_that_need_not_be_kept_is_deleted",
+            {"asked": each(deletes=False)},
+        ),
+        ("what_was_claimed_before_stays", {"answered": forgets(instances=unended)}),
+        # It judges nothing by a run that ended at the moment when it was due.
+        (
+            "a_run_that_ended_in_time_skips_nothing",
+            {"answered": forgets(behind=unless_ended_when_due)},
+        ),
+        # It forgets the next fire time that came with the end of a run.
+        (
+            "a_definition_that_waits_fires_after_the_end",
+            {"asked": each(next_fire_time=None)},
+        ),
+    ],
+    "delete_finished": [
+        # It forgets the revisions of deleted definitions at any cleanup.
+        (
+            "no_cleanup_forgets_the_revision_of_a_delete_too_soon",
+            {"answered": forgets(first_revision=lambda _: 1)},
+        ),
+        # It deletes what has ended before its fire time.
+        (
+            "a_pause_goes_back_over_no_end_that_is_to_be_deleted",
+            {"answered": forgets(instances=unended)},
+        ),
+        # It deletes what has ended, however lately, and remembers no id of it.
+        (
+            "instances_go_when_they_ended_long_enough_ago",
+            {"asked": lambda _, kept: replace(kept, ended=ZERO, failed=ZERO)},
+        ),
+        (
+            "what_has_ended_does_not_run_again",
+            {"asked": lambda _, kept: replace(kept, remembered=ZERO)},
+        ),
+    ],
+    "put_definitions": [
+        # It knows at an edit what has begun by the instances that are there still.
+        (
+            "another_trigger_repeats_no_fire_time_that_has_begun",
+            {"asked": forgets(fired_until=lambda _: {})},
+        ),
+        # It takes no notice of the revision that was read.
+        (
+            "another_revision_than_the_stored_one_conflicts",
+            {"asked": each(revision=None)},
+        ),
+        # It does not keep the pause that a new definition brings, nor microseconds.
+        ("a_new_definition_may_be_paused", {"asked": each(paused=False)}),
+        (
+            "a_definitions_times_come_back",
+            {"asked": each(next_fire_time=in_whole_seconds)},
+        ),
+    ],
     # It does not know what it has added.
-    (
-        "test_a_repeated_addition_is_made_once",
-        broken("add_instances", asked=each(id=lambda *_: uuid4())),
-    ),
+    "add_instances": [
+        ("a_repeated_addition_is_made_once", {"asked": each(id=lambda *_: uuid4())}),
+    ],
     # It keeps of an announcement what the loops need, and nothing else.
-    (
-        "test_a_contact_is_listed_as_it_was_noted",
-        broken(
-            "note_contact",
-            asked=lambda _, told: Announcement(node=told.node, queues=told.queues),
-        ),
-    ),
+    "note_contact": [
+        ("a_contact_is_listed_as_it_was_noted", {"asked": told_in_short}),
+    ],
     # It names those queues as well that were to be left out.
-    (
-        "test_queues_that_are_left_out_are_not_named",
-        broken("list_due_queues", apart_from=()),
-    ),
-    # It starts without one more in ``runs``.
-    (
-        "test_a_start_ahead_of_time_begins_at_the_due_time",
-        broken(
-            "start_instances",
-            answered=lambda _, answer: Answer(
-                done=[replace(each, runs=each.runs - 1) for each in answer.done]
-            ),
-        ),
-    ),
-    # It takes a run that is handed on for one of the node that called its handler.
-    (
-        "test_a_handed_on_run_is_not_listed_for_its_node",
-        broken("renew_claims", asked=each(handed_on=False)),
-    ),
-    # It takes no notice of the revision that was read.
-    (
-        "test_another_revision_than_the_stored_one_conflicts",
-        broken("put_definitions", asked=each(revision=None)),
-    ),
-    # It does not keep the pause that a new definition brings, nor microseconds.
-    (
-        "test_a_new_definition_may_be_paused",
-        broken("put_definitions", asked=each(paused=False)),
-    ),
-    (
-        "test_a_definitions_times_come_back",
-        broken(
-            "put_definitions",
-            asked=each(
-                next_fire_time=lambda _, row: row.next_fire_time.replace(microsecond=0)
-            ),
-        ),
-    ),
-    # It deletes what has ended, however lately, and remembers no id of it.
-    (
-        "test_instances_go_when_they_ended_long_enough_ago",
-        broken(
-            "delete_finished",
-            asked=lambda _, retention: replace(retention, ended=ZERO, failed=ZERO),
-        ),
-    ),
-    (
-        "test_what_has_ended_does_not_run_again",
-        broken(
-            "delete_finished",
-            asked=lambda _, retention: replace(retention, remembered=ZERO),
-        ),
-    ),
-    # It says of a run that it will not run.
-    (
-        "test_what_runs_is_asked_to_stop",
-        broken(
-            "cancel_instances",
-            answered=lambda _, answer: dict.fromkeys(answer, Cancelled.CANCELLED),
-        ),
-    ),
-    # It forgets the next fire time that came with the end of a run.
-    (
-        "test_a_definition_that_waits_fires_after_the_end",
-        broken("finish_instances", asked=each(next_fire_time=None)),
-    ),
-    # It does all and answers one.
-    (
-        "test_what_does_not_run_is_cancelled",
-        broken("cancel_instances", answered=first_of),
-    ),
-    (
-        "test_a_delete_answers_what_existed_and_what_ran",
-        broken("delete_definitions", answered=first_of),
-    ),
+    "list_due_queues": [
+        ("queues_that_are_left_out_are_not_named", {"apart_from": ()}),
+    ],
+    # It says of a run that it will not run, or does all and answers one.
+    "cancel_instances": [
+        ("what_runs_is_asked_to_stop", {"answered": all_cancelled}),
+        ("what_does_not_run_is_cancelled", {"answered": first_of}),
+    ],
+    "delete_definitions": [
+        ("a_delete_answers_what_existed_and_what_ran", {"answered": first_of}),
+    ],
     # It tells of an instant before the store's time.
-    (
-        "test_the_store_goes_by_the_clock_it_was_given",
-        broken(
-            "now_between",
-            answered=lambda _, between: tuple(
-                each - timedelta(seconds=5) for each in between
-            ),
-        ),
-    ),
+    "now_between": [
+        ("the_store_goes_by_the_clock_it_was_given", {"answered": five_seconds_ago}),
+    ],
     # It leaves out the states that no instance is in.
-    (
-        "test_every_state_has_a_count",
-        broken(
-            "count",
-            answered=lambda _, found: [
-                {state: each for state, each in counts.items() if each.count}
-                for counts in found
-            ],
+    "count": [("every_state_has_a_count", {"answered": without_zeros})],
+    "select": [
+        # It does not look at one of the conditions of a filter.
+        *(
+            ("a_page_has_what_meets_every_condition", {"asked": without(row.name)})
+            for row in fields(Filter)
+            if row.name != "ids"
         ),
-    ),
-    # It does not look at one of the conditions of a filter.
-    *(
+        ("instances_are_read_by_their_ids", {"asked": without("ids")}),
+        # It begins with the oldest, or knows one order only.
+        ("a_page_has_what_meets_every_condition", {"descending": False}),
+        *(
+            ("instances_meet_each_pair_of_conditions_in_order", {"order": of})
+            for of in Order
+        ),
+    ],
+    "select_definitions": [
         (
-            "test_a_page_has_what_meets_every_condition",
-            broken("select", asked=without(condition)),
+            "definitions_meet_each_pair_of_conditions_in_order",
+            {"asked": without(row.name)},
         )
-        for condition in (each.name for each in fields(Filter))
-        if condition != "ids"
-    ),
-    (
-        "test_instances_are_read_by_their_ids",
-        broken("select", asked=without("ids")),
-    ),
-    *(
-        (
-            "test_definitions_meet_each_pair_of_conditions_in_order",
-            broken("select_definitions", asked=without(each.name)),
-        )
-        for each in fields(DefinitionFilter)
-    ),
-    # It begins with the oldest, or knows one order only.
-    (
-        "test_a_page_has_what_meets_every_condition",
-        broken("select", descending=False),
-    ),
-    *(
-        (
-            "test_instances_meet_each_pair_of_conditions_in_order",
-            broken("select", order=of),
-        )
-        for of in Order
-    ),
+        for row in fields(DefinitionFilter)
+    ],
+}
+"""Of each method ways to break it, each with the test that is to notice."""
+
+NOTICED = [
+    *KINDS.items(),
+    *((name, broken(method, **how)) for method in WAYS for name, how in WAYS[method]),
 ]
 
 
@@ -560,7 +517,7 @@ NOTICED: list[tuple[str, type[MemoryStore]]] = [
 def test_the_suite_notices_a_broken_store_and_no_sound_one(
     name: str, kind: type[MemoryStore]
 ) -> None:
-    test = getattr(StoreSuite(), name)
+    test = getattr(StoreSuite(), f"test_{name}")
     for store in (MemoryStore, kind):
         clock = ManualClock()
         rig = Rig(store(clock), clock)

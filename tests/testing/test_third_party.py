@@ -96,7 +96,6 @@ EMPTY = SUITE.replace(
 )
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("suite", "options", "printed"),
@@ -139,7 +138,6 @@ def test_a_suite_of_six_lines_says_what_there_is_to_say(
     assert "Traceback" not in done.stdout
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("tool", "suite"),

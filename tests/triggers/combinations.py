@@ -8,15 +8,8 @@ from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from go_scheduler.formatting import shown
-from go_scheduler.triggers import (
-    CronTrigger,
-    Trigger,
-)
-from go_scheduler.triggers.calendars import (
-    Calendar,
-    DateCalendar,
-    register_calendar,
-)
+from go_scheduler.triggers import CronTrigger, Trigger
+from go_scheduler.triggers.calendars import Calendar, DateCalendar, register_calendar
 from go_scheduler.triggers.combining import AnyOfTrigger
 
 if TYPE_CHECKING:

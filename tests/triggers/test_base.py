@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from importlib import import_module
 from pkgutil import walk_packages
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
 
@@ -121,36 +121,37 @@ class TestThirdPartyTrigger(TriggerSuite):
         return request.param
 
 
-class TestUnknownTrigger:
-    def test_an_unknown_kind_keeps_what_was_stored(self) -> None:
-        state: dict[str, JSON] = {"phase": "full", "hours": [22, 23]}
-        trigger = load_trigger("tests.moon", state)
-        assert isinstance(trigger, UnknownTrigger)
-        reason = "no imported class has the trigger kind 'tests.moon'"
-        assert reason in trigger.reason
-        assert trigger.describe() == f"not known here: {trigger.reason}"
-        assert dump_trigger(trigger) == ("tests.moon", state)
-        with pytest.raises(UnknownTriggerError, match=r"tests\.moon"):
-            trigger.next_fire_time(NOON)
+def test_an_unknown_kind_keeps_what_was_stored() -> None:
+    state: dict[str, JSON] = {"phase": "full", "hours": [22, 23]}
+    trigger = load_trigger("tests.moon", state)
+    assert isinstance(trigger, UnknownTrigger)
+    reason = "no imported class has the trigger kind 'tests.moon'"
+    assert reason in trigger.reason
+    assert trigger.describe() == f"not known here: {trigger.reason}"
+    assert dump_trigger(trigger) == ("tests.moon", state)
+    with pytest.raises(UnknownTriggerError, match=r"tests\.moon"):
+        trigger.next_fire_time(NOON)
 
-    @pytest.mark.parametrize(
-        "state",
-        [
-            {"nobody": 1},
-            {"first": {"datetime": "yesterday"}},
-            {"every": {"microseconds": 10**30}},
-        ],
-    )
-    def test_a_state_that_does_not_load_is_kept(self, state: dict[str, JSON]) -> None:
-        trigger = load_trigger("tests.noon", state)
-        assert isinstance(trigger, UnknownTrigger)
-        assert "the stored state of a 'tests.noon' trigger" in trigger.reason
-        assert dump_trigger(trigger) == ("tests.noon", state)
 
-    def test_why_it_is_unknown_is_not_compared(self) -> None:
-        one = UnknownTrigger("a", {"b": 1}, "one reason")
-        assert one == UnknownTrigger("a", {"b": 1}, "another")
-        assert one != UnknownTrigger("a", {"b": 2}, "one reason")
+@pytest.mark.parametrize(
+    "state",
+    [
+        {"nobody": 1},
+        {"first": {"datetime": "yesterday"}},
+        {"every": {"microseconds": 10**30}},
+    ],
+)
+def test_a_state_that_does_not_load_is_kept(state: dict[str, JSON]) -> None:
+    trigger = load_trigger("tests.noon", state)
+    assert isinstance(trigger, UnknownTrigger)
+    assert "the stored state of a 'tests.noon' trigger" in trigger.reason
+    assert dump_trigger(trigger) == ("tests.noon", state)
+
+
+def test_why_it_is_unknown_is_not_compared() -> None:
+    one = UnknownTrigger("a", {"b": 1}, "one reason")
+    assert one == UnknownTrigger("a", {"b": 1}, "another")
+    assert one != UnknownTrigger("a", {"b": 2}, "one reason")
 
 
 class TestRegistry:
@@ -279,7 +280,7 @@ class TestRegistry:
             (lambda: define(None)(), "needs a `kind`"),
             (lambda: dataclass(frozen=True)(annotated())(), r"as ClassVar\[str\]"),
             (lambda: dataclass(unfrozen())(), r"@dataclass\(frozen=True\)"),
-            (lambda: Answer(None), "needs a `kind`"),
+            (lambda: Computed(lambda _: None), "needs a `kind`"),
             (lambda: NoonTrigger(first=NOON.replace(tzinfo=None)), "no time zone"),
         ],
         ids=["no kind", "a field", "not frozen", "by hand", "naive"],
@@ -316,45 +317,45 @@ class TestRegistry:
         assert dump_trigger(tide) == ("tests.tide", {"high": True})
 
 
-class TestState:
-    def test_times_and_lengths_of_time_are_kept_exactly(self) -> None:
-        trigger = NoonTrigger(
-            first=NOON + timedelta(microseconds=1),
-            every=timedelta(days=400_000, microseconds=1),
-        )
-        state = trigger.to_dict()
-        assert state["first"] == {"datetime": "2030-06-01T12:00:00.000001+00:00"}
-        assert state["every"] == {"microseconds": 34_560_000_000_000_001}
-        assert NoonTrigger.from_dict(state) == trigger
-
-    @pytest.mark.parametrize("labels", [{"a": 1}, {"a": 1, "b": 2}, {"datetime": 3}])
-    def test_a_mapping_stays_a_mapping(self, labels: dict[str, JSON]) -> None:
-        trigger = NoonTrigger(labels=labels)
-        assert NoonTrigger.from_dict(trigger.to_dict()) == trigger
-
-    @pytest.mark.parametrize(
-        ("value", "problem"),
-        [
-            ({1, 2}, r"\['labels'\] is a set, which JSON cannot hold: write to_dict"),
-            (b"bytes", "is bytes, which JSON cannot hold"),
-            (float("nan"), "labels"),
-            ("a\0b", "labels"),
-            ({1: "a key that is no text"}, "labels"),
-            (NOON.replace(tzinfo=None), "no time zone"),
-            ("x" * 65_536, "65536"),
-        ],
-        ids=lambda value: repr(value)[:12],
+def test_times_and_lengths_of_time_are_kept_exactly() -> None:
+    trigger = NoonTrigger(
+        first=NOON + timedelta(microseconds=1),
+        every=timedelta(days=400_000, microseconds=1),
     )
-    def test_a_field_that_no_store_can_keep_is_refused(
-        self, value: object, problem: str
-    ) -> None:
-        trigger = dataclasses.replace(NoonTrigger(), labels=value)  # type: ignore[arg-type]
-        with pytest.raises(InvalidTriggerError, match=problem):
-            trigger.to_dict()
+    state = trigger.to_dict()
+    assert state["first"] == {"datetime": "2030-06-01T12:00:00.000001+00:00"}
+    assert state["every"] == {"microseconds": 34_560_000_000_000_001}
+    assert NoonTrigger.from_dict(state) == trigger
 
-    def test_only_a_dataclass_has_a_state_of_its_own(self) -> None:
-        with pytest.raises(InvalidTriggerError, match="no dataclass"):
-            Answer(None).to_dict()
+
+@pytest.mark.parametrize("labels", [{"a": 1}, {"a": 1, "b": 2}, {"datetime": 3}])
+def test_a_mapping_stays_a_mapping(labels: dict[str, JSON]) -> None:
+    trigger = NoonTrigger(labels=labels)
+    assert NoonTrigger.from_dict(trigger.to_dict()) == trigger
+
+
+@pytest.mark.parametrize(
+    ("value", "problem"),
+    [
+        ({1, 2}, r"\['labels'\] is a set, which JSON cannot hold: write to_dict"),
+        (b"bytes", "is bytes, which JSON cannot hold"),
+        (float("nan"), "labels"),
+        ("a\0b", "labels"),
+        ({1: "a key that is no text"}, "labels"),
+        (NOON.replace(tzinfo=None), "no time zone"),
+        ("x" * 65_536, "65536"),
+    ],
+    ids=lambda value: repr(value)[:12],
+)
+def test_a_field_that_no_store_can_keep_is_refused(value: object, problem: str) -> None:
+    trigger = dataclasses.replace(NoonTrigger(), labels=value)  # type: ignore[arg-type]
+    with pytest.raises(InvalidTriggerError, match=problem):
+        trigger.to_dict()
+
+
+def test_only_a_dataclass_has_a_state_of_its_own() -> None:
+    with pytest.raises(InvalidTriggerError, match="no dataclass"):
+        Computed(lambda _: None).to_dict()
 
 
 def test_a_trigger_recurs_counts_from_nowhere_and_begins_with_its_next_time() -> None:
@@ -366,26 +367,26 @@ def test_a_trigger_recurs_counts_from_nowhere_and_begins_with_its_next_time() ->
     assert trigger.describe() == repr(trigger)
 
 
-class TestAnswers:
-    def test_a_good_answer_is_given_in_utc(self) -> None:
-        elsewhere = (NOON + DAY).astimezone(timezone(timedelta(hours=9)))
-        found = next_fire_time_of(Answer(elsewhere), NOON)
-        assert found == NOON + DAY
-        assert found.tzinfo is UTC
-        assert next_fire_time_of(Answer(None), NOON) is None
+def test_a_good_answer_is_given_in_utc() -> None:
+    elsewhere = (NOON + DAY).astimezone(timezone(timedelta(hours=9)))
+    found = next_fire_time_of(Computed(lambda _: elsewhere), NOON)
+    assert found == NOON + DAY
+    assert found.tzinfo is UTC
+    assert next_fire_time_of(Computed(lambda _: None), NOON) is None
 
-    @pytest.mark.parametrize(
-        ("answer", "problem"),
-        [
-            (NOON, "which is not later"),
-            ("tomorrow", "Answer returned must be a datetime"),
-            (NOON.replace(tzinfo=None), "Answer returned has no time zone"),
-            (NOON.replace(tzinfo=Nowhere()), "Answer returned has no time zone"),
-        ],
-    )
-    def test_another_answer_is_refused(self, answer: object, problem: str) -> None:
-        with pytest.raises(InvalidTriggerError, match=problem):
-            next_fire_time_of(Answer(answer), NOON)
+
+@pytest.mark.parametrize(
+    ("answer", "problem"),
+    [
+        (NOON, "which is not later"),
+        ("tomorrow", "Computed returned must be a datetime"),
+        (NOON.replace(tzinfo=None), "Computed returned has no time zone"),
+        (NOON.replace(tzinfo=Nowhere()), "Computed returned has no time zone"),
+    ],
+)
+def test_another_answer_is_refused(answer: object, problem: str) -> None:
+    with pytest.raises(InvalidTriggerError, match=problem):
+        next_fire_time_of(Computed(lambda _: answer), NOON)
 
 
 class TestSuite:
@@ -443,26 +444,16 @@ class TestSuite:
             TriggerSuite.trigger.__wrapped__(TriggerSuite())  # type: ignore[attr-defined]
 
 
-class Answer(Trigger):
-    """Answers with anything."""
-
-    def __init__(self, answer: object) -> None:
-        self.answer = answer
-
-    def next_fire_time(self, after: datetime) -> datetime | None:
-        return self.answer  # type: ignore[return-value]
-
-
 class Computed(Trigger):
     """Answers with what a function says; not frozen, and fires once."""
 
     recurring: ClassVar[bool] = False
 
-    def __init__(self, answer: Callable[[datetime], datetime]) -> None:
+    def __init__(self, answer: Callable[[datetime], Any]) -> None:
         self.answer = answer
 
     def next_fire_time(self, after: datetime) -> datetime | None:
-        return self.answer(after)
+        return self.answer(after)  # type: ignore[no-any-return]
 
 
 @dataclass(frozen=True)

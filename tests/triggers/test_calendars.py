@@ -23,11 +23,7 @@ from go_scheduler.triggers.calendars.calendar import (
     is_in,
     register_calendar,
 )
-from tests.triggers.combinations import (
-    Computed,
-    days_of,
-    days_of_year,
-)
+from tests.triggers.combinations import Computed, days_of, days_of_year
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -237,19 +233,19 @@ class TestRuleCalendar:
             assert found == [each for each in expected if each.year < 2037]
 
 
-class TestOwnCalendar:
-    def test_one_method_makes_a_calendar(self) -> None:
-        class PayDays(Calendar):
-            def includes(self, day: date) -> bool:
-                return (day + DAY).day == 1
+def test_one_method_makes_a_calendar() -> None:
+    class PayDays(Calendar):
+        def includes(self, day: date) -> bool:
+            return (day + DAY).day == 1
 
-        register_calendar("pay-days", PayDays())
-        assert is_in(["pay-days"], date(2028, 2, 29))
+    register_calendar("pay-days", PayDays())
+    assert is_in(["pay-days"], date(2028, 2, 29))
 
-    def test_without_it_there_is_none(self) -> None:
-        make: Callable[[], object] = Calendar
-        with pytest.raises(TypeError, match="includes"):
-            make()
+
+def test_without_it_there_is_none() -> None:
+    make: Callable[[], object] = Calendar
+    with pytest.raises(TypeError, match="includes"):
+        make()
 
 
 def test_a_calendar_of_almost_all_days_of_centuries_is_searched_to_its_end() -> None:

@@ -11,10 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from go_scheduler.errors import (
-    ConfigurationError,
-    InvalidTriggerError,
-)
+from go_scheduler.errors import ConfigurationError, InvalidTriggerError
 from go_scheduler.triggers import (
     CronTrigger,
     ExecuteOnceTrigger,
@@ -35,7 +32,7 @@ from go_scheduler.triggers.combining import (
     OnlyTrigger,
 )
 from go_scheduler.triggers.combining.compound import DEEPEST, FireTimeSearch
-from tests.case_tables import json_table
+from tests.case_tables import json_table, table
 from tests.patience import FAILED_AFTER
 from tests.triggers.combinations import (
     DAILY,
@@ -43,7 +40,6 @@ from tests.triggers.combinations import (
     END,
     HOUR,
     HOURLY,
-    MICROSECOND,
     MINUTE,
     NAIVE,
     NOON,
@@ -134,33 +130,31 @@ class TestAllOf:
         assert found == NOON + 200_000 * DAY
 
 
-class TestRecurring:
-    def test_what_can_fire_once_only_does_not_recur(self) -> None:
-        once = ExecuteOnceTrigger(NOON)
-        assert not AnyOfTrigger([once]).recurring
-        assert AnyOfTrigger([once, once]).recurring
-        assert not AllOfTrigger([once, CronTrigger("0 12 * * *")]).recurring
-        assert AllOfTrigger([DAILY, HOURLY]).recurring
-        assert not ExceptTrigger(once, "tests.may-2030").recurring
-        assert not OnlyTrigger(once, "tests.june").recurring
-        assert not LimitedTrigger(once, limit=5).recurring
-        assert not LimitedTrigger(DAILY, limit=1).recurring
-        assert LimitedTrigger(DAILY, limit=2).recurring
+def test_what_can_fire_once_only_does_not_recur() -> None:
+    once = ExecuteOnceTrigger(NOON)
+    assert not AnyOfTrigger([once]).recurring
+    assert AnyOfTrigger([once, once]).recurring
+    assert not AllOfTrigger([once, CronTrigger("0 12 * * *")]).recurring
+    assert AllOfTrigger([DAILY, HOURLY]).recurring
+    assert not ExceptTrigger(once, "tests.may-2030").recurring
+    assert not OnlyTrigger(once, "tests.june").recurring
+    assert not LimitedTrigger(once, limit=5).recurring
+    assert not LimitedTrigger(DAILY, limit=1).recurring
+    assert LimitedTrigger(DAILY, limit=2).recurring
 
-    @pytest.mark.parametrize(
-        "trigger",
-        [
-            AnyOfTrigger([ExecuteOnceTrigger(NOON)]),
-            AllOfTrigger([CronTrigger("0 12 * * *"), ExecuteOnceTrigger(NOON)]),
-            ExceptTrigger(ExecuteOnceTrigger(NOON), "tests.may-2030"),
-            LimitedTrigger(ExecuteOnceTrigger(NOON), limit=1, start=NOON - DAY),
-            LimitedTrigger(CronTrigger("0 12 * * *"), limit=1, start=NOON),
-        ],
-    )
-    def test_what_fires_once_does_so_though_its_time_has_passed(
-        self, trigger: Trigger
-    ) -> None:
-        assert trigger.first_fire_time(NOON + 99 * DAY) == NOON
+
+@pytest.mark.parametrize(
+    "trigger",
+    [
+        AnyOfTrigger([ExecuteOnceTrigger(NOON)]),
+        AllOfTrigger([CronTrigger("0 12 * * *"), ExecuteOnceTrigger(NOON)]),
+        ExceptTrigger(ExecuteOnceTrigger(NOON), "tests.may-2030"),
+        LimitedTrigger(ExecuteOnceTrigger(NOON), limit=1, start=NOON - DAY),
+        LimitedTrigger(CronTrigger("0 12 * * *"), limit=1, start=NOON),
+    ],
+)
+def test_what_fires_once_does_so_though_its_time_has_passed(trigger: Trigger) -> None:
+    assert trigger.first_fire_time(NOON + 99 * DAY) == NOON
 
 
 class TestParts:
@@ -261,63 +255,18 @@ class TestParts:
             ExceptTrigger(wrong, "tests.june")
 
 
-class TestDescriptions:
-    @pytest.mark.parametrize(
-        ("trigger", "form"),
-        [
-            (AnyOfTrigger([DAILY, HOURLY]), "{daily} or {hourly}"),
-            (
-                AnyOfTrigger([DAILY, AllOfTrigger([HOURLY])]),
-                "{daily} or (whenever all of {hourly})",
-            ),
-            (AllOfTrigger([DAILY, HOURLY]), "whenever both {daily} and {hourly}"),
-            (
-                AllOfTrigger([DAILY, HOURLY, AnyOfTrigger([DAILY])]),
-                "whenever all of {daily}, {hourly} and ({daily})",
-            ),
-            (ExceptTrigger(DAILY, "tests.june"), "{daily} except on tests.june"),
-            (
-                ExceptTrigger(HOURLY, [DAILY, "tests.june", "tests.weekends"]),
-                "{hourly} except on tests.june and tests.weekends except ({daily})",
-            ),
-            (ExceptTrigger(HOURLY, DAILY), "{hourly} except ({daily})"),
-            (
-                OnlyTrigger(ExceptTrigger(DAILY, "tests.june"), "tests.weekends"),
-                "{daily} except on tests.june only on tests.weekends",
-            ),
-            (
-                ExceptTrigger(AnyOfTrigger([DAILY, HOURLY]), "tests.june"),
-                "({daily} or {hourly}) except on tests.june",
-            ),
-            (
-                LimitedTrigger(DAILY, start=NOON, end=NOON + 9 * DAY, limit=5),
-                "{daily} starting 2030-06-01 08:00 until 2030-06-10 08:00, 5 times",
-            ),
-            (
-                LimitedTrigger(OnlyTrigger(DAILY, "tests.june"), start=NOON + SECOND),
-                "{daily} only on tests.june starting 2030-06-01 08:00:01",
-            ),
-            (
-                LimitedTrigger(LimitedTrigger(DAILY, limit=2), end=NOON + MICROSECOND),
-                "({daily}, 2 times) until 2030-06-01 08:00:00.000001",
-            ),
-            (LimitedTrigger(DAILY, limit=1), "{daily}, once"),
-            (LimitedTrigger(DAILY, duration=3 * DAY), "{daily} for 72 hours"),
-            (LimitedTrigger(DAILY), "{daily} from now on"),
-        ],
-    )
-    def test_it_is_put_together_from_those_of_its_parts(
-        self, trigger: Trigger, form: str
-    ) -> None:
-        daily, hourly = DAILY.describe(), HOURLY.describe()
-        assert trigger.describe() == form.format(daily=daily, hourly=hourly)
+@pytest.mark.parametrize(("made", "form"), table("triggers/combined_descriptions"))
+def test_it_is_put_together_from_those_of_its_parts(made: str, form: str) -> None:
+    daily, hourly = DAILY.describe(), HOURLY.describe()
+    assert eval(made).describe() == form.format(daily=daily, hourly=hourly)
 
-    def test_times_are_those_of_its_zone_or_utc(self) -> None:
-        every = IntervalTrigger(HOUR, NOON)
-        limited = LimitedTrigger(every, start=NOON)
-        assert limited.describe().endswith(" starting 2030-06-01 12:00Z")
-        apia = AnyOfTrigger([every, CronTrigger("0 1 * * *", "Pacific/Apia")])
-        assert LimitedTrigger(apia, start=NOON).describe().endswith("2030-06-02 01:00")
+
+def test_times_are_those_of_its_zone_or_utc() -> None:
+    every = IntervalTrigger(HOUR, NOON)
+    limited = LimitedTrigger(every, start=NOON)
+    assert limited.describe().endswith(" starting 2030-06-01 12:00Z")
+    apia = AnyOfTrigger([every, CronTrigger("0 1 * * *", "Pacific/Apia")])
+    assert LimitedTrigger(apia, start=NOON).describe().endswith("2030-06-02 01:00")
 
 
 class TestStored:
@@ -351,27 +300,26 @@ class TestStored:
             AnyOfTrigger([trigger])
 
 
-class TestAnything:
-    @settings(max_examples=50, deadline=None)
-    @given(
-        junk=st.recursive(
-            st.none() | st.text() | st.integers() | st.binary() | st.floats(),
-            lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
-            max_leaves=5,
-        )
+@settings(max_examples=50, deadline=None)
+@given(
+    junk=st.recursive(
+        st.none() | st.text() | st.integers() | st.binary() | st.floats(),
+        lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+        max_leaves=5,
     )
-    def test_whatever_it_is_there_is_no_other_error(self, junk: Any) -> None:
-        for make in (
-            lambda: AnyOfTrigger(junk),
-            lambda: AllOfTrigger([junk]),
-            lambda: ExceptTrigger(DAILY, junk),
-            lambda: OnlyTrigger(DAILY, junk),
-            lambda: LimitedTrigger(junk),
-        ):
-            with pytest.raises(InvalidTriggerError):
-                make()
-        for kind in ("any_of", "all_of", "except", "only", "limited"):
-            assert isinstance(load_trigger(kind, junk), UnknownTrigger)
+)
+def test_whatever_it_is_there_is_no_other_error(junk: Any) -> None:
+    for make in (
+        lambda: AnyOfTrigger(junk),
+        lambda: AllOfTrigger([junk]),
+        lambda: ExceptTrigger(DAILY, junk),
+        lambda: OnlyTrigger(DAILY, junk),
+        lambda: LimitedTrigger(junk),
+    ):
+        with pytest.raises(InvalidTriggerError):
+            make()
+    for kind in ("any_of", "all_of", "except", "only", "limited"):
+        assert isinstance(load_trigger(kind, junk), UnknownTrigger)
 
 
 @dataclass(frozen=True)

@@ -48,97 +48,91 @@ def local_times(expression: str, timezone: str, day: str, count: int) -> str:
     return ", ".join(f"{each.astimezone(zone):%m-%d %H:%M%z}" for each in found)
 
 
-class TestFields:
-    @pytest.mark.parametrize(
-        ("expression", "zone", "start", "expected"), table("triggers/cron_agreed")
+@pytest.mark.parametrize(
+    ("expression", "zone", "start", "expected"), table("triggers/cron_agreed")
+)
+def test_it_agrees_with_other_implementations(
+    expression: str, zone: str, start: str, expected: str
+) -> None:
+    if not expected:
+        with pytest.raises(InvalidTriggerError, match="never fires"):
+            CronTrigger(expression, zone)
+        return
+    times = [datetime.fromisoformat(each) for each in expected.split(", ")]
+    trigger = CronTrigger(expression, zone)
+    assert fire_times(trigger, datetime.fromisoformat(start), len(times)) == times
+
+
+@pytest.mark.parametrize(("one", "other"), table("triggers/cron_spellings"))
+def test_there_are_several_ways_to_write_it(one: str, other: str) -> None:
+    count = 8 if "2025" in one else 40
+    expected = fire_times(CronTrigger(other), NOW, count)
+    assert fire_times(CronTrigger(one), NOW, count) == expected
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    expression=expressions(FIVE[2:]),
+    start=st.dates(date(1950, 1, 1), date(2150, 1, 1)),
+)
+def test_every_day_is_what_its_date_says(expression: str, start: date) -> None:
+    day_of_month, month, day_of_week = expression.split()
+    days = [start + n * DAY for n in range(120)]
+    expected = [
+        each
+        for each in days
+        if each.month in numbers(month, "month")
+        and on_day(day_of_month, day_of_week, each)
+    ]
+    try:
+        trigger = CronTrigger(f"0 0 {expression}")
+    except InvalidTriggerError:
+        assert not expected
+        return
+    midnight = datetime(start.year, start.month, start.day, tzinfo=UTC)
+    found = fire_times_until(trigger, midnight - MICROSECOND, midnight + 119 * DAY)
+    assert [each.date() for each in found] == expected
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    seconds=plain_lists("second"),
+    minutes=plain_lists("minute"),
+    hours=plain_lists("hour"),
+    start=st.times(),
+)
+def test_every_second_is_in_order(
+    seconds: str, minutes: str, hours: str, start: Any
+) -> None:
+    trigger = CronTrigger(f"{seconds} {minutes} {hours} * * ? *")
+    after = datetime.combine(date(2024, 5, 5), start, tzinfo=UTC)
+    midnight = after.replace(hour=0, minute=0, second=0, microsecond=0)
+    times = (
+        midnight + day * DAY + timedelta(hours=hour, minutes=minute, seconds=second)
+        for day in (0, 1)
+        for hour in sorted(numbers(hours, "hour"))
+        for minute in sorted(numbers(minutes, "minute"))
+        for second in sorted(numbers(seconds, "second"))
     )
-    def test_it_agrees_with_other_implementations(
-        self, expression: str, zone: str, start: str, expected: str
-    ) -> None:
-        if not expected:
-            with pytest.raises(InvalidTriggerError, match="never fires"):
-                CronTrigger(expression, zone)
-            return
-        times = [datetime.fromisoformat(each) for each in expected.split(", ")]
-        trigger = CronTrigger(expression, zone)
-        assert fire_times(trigger, datetime.fromisoformat(start), len(times)) == times
-
-    @pytest.mark.parametrize(("one", "other"), table("triggers/cron_spellings"))
-    def test_there_are_several_ways_to_write_it(self, one: str, other: str) -> None:
-        count = 8 if "2025" in one else 40
-        expected = fire_times(CronTrigger(other), NOW, count)
-        assert fire_times(CronTrigger(one), NOW, count) == expected
+    expected = next(each for each in times if each > after)
+    assert trigger.next_fire_time(after) == expected
 
 
-class TestDays:
-    @settings(max_examples=60, deadline=None)
-    @given(
-        expression=expressions(FIVE[2:]),
-        start=st.dates(date(1950, 1, 1), date(2150, 1, 1)),
-    )
-    def test_every_day_is_what_its_date_says(
-        self, expression: str, start: date
-    ) -> None:
-        day_of_month, month, day_of_week = expression.split()
-        days = [start + n * DAY for n in range(120)]
-        expected = [
-            each
-            for each in days
-            if each.month in numbers(month, "month")
-            and on_day(day_of_month, day_of_week, each)
-        ]
-        try:
-            trigger = CronTrigger(f"0 0 {expression}")
-        except InvalidTriggerError:
-            assert not expected
-            return
-        midnight = datetime(start.year, start.month, start.day, tzinfo=UTC)
-        found = fire_times_until(trigger, midnight - MICROSECOND, midnight + 119 * DAY)
-        assert [each.date() for each in found] == expected
+@pytest.mark.parametrize("zone", ["UTC", NEW_YORK, "Asia/Tokyo"])
+@pytest.mark.parametrize(
+    "expression", ["* * * * *", "0 0 1 1 *", "0 0 29 2 *", "59 23 31 12 *"]
+)
+def test_the_calendar_ends_with_the_year_9999(expression: str, zone: str) -> None:
+    trigger = CronTrigger(expression, zone)
+    last = datetime.max.replace(tzinfo=UTC)
+    for before in (timedelta(0), MICROSECOND, timedelta(seconds=30)):
+        assert trigger.next_fire_time(last - before) is None
+    assert trigger.next_fire_time(last - timedelta(days=5 * 366)) is not None
 
 
-class TestSecondsAndYears:
-    @settings(max_examples=40, deadline=None)
-    @given(
-        seconds=plain_lists("second"),
-        minutes=plain_lists("minute"),
-        hours=plain_lists("hour"),
-        start=st.times(),
-    )
-    def test_every_second_is_in_order(
-        self, seconds: str, minutes: str, hours: str, start: Any
-    ) -> None:
-        trigger = CronTrigger(f"{seconds} {minutes} {hours} * * ? *")
-        after = datetime.combine(date(2024, 5, 5), start, tzinfo=UTC)
-        midnight = after.replace(hour=0, minute=0, second=0, microsecond=0)
-        times = (
-            midnight + day * DAY + timedelta(hours=hour, minutes=minute, seconds=second)
-            for day in (0, 1)
-            for hour in sorted(numbers(hours, "hour"))
-            for minute in sorted(numbers(minutes, "minute"))
-            for second in sorted(numbers(seconds, "second"))
-        )
-        expected = next(each for each in times if each > after)
-        assert trigger.next_fire_time(after) == expected
-
-
-class TestSearch:
-    @pytest.mark.parametrize("zone", ["UTC", NEW_YORK, "Asia/Tokyo"])
-    @pytest.mark.parametrize(
-        "expression", ["* * * * *", "0 0 1 1 *", "0 0 29 2 *", "59 23 31 12 *"]
-    )
-    def test_the_calendar_ends_with_the_year_9999(
-        self, expression: str, zone: str
-    ) -> None:
-        trigger = CronTrigger(expression, zone)
-        last = datetime.max.replace(tzinfo=UTC)
-        for before in (timedelta(0), MICROSECOND, timedelta(seconds=30)):
-            assert trigger.next_fire_time(last - before) is None
-        assert trigger.next_fire_time(last - timedelta(days=5 * 366)) is not None
-
-    def test_an_instant_needs_a_time_zone(self) -> None:
-        with pytest.raises(ValueError, match="after has no time zone"):
-            CronTrigger("* * * * *").next_fire_time(NOW.replace(tzinfo=None))
+def test_an_instant_needs_a_time_zone() -> None:
+    with pytest.raises(ValueError, match="after has no time zone"):
+        CronTrigger("* * * * *").next_fire_time(NOW.replace(tzinfo=None))
 
 
 class TestChangesOfTheClocks:
@@ -230,38 +224,35 @@ class TestChangesOfTheClocks:
         assert fire_times_until(trigger, after, until) == expected
 
 
-class TestValue:
-    def test_spaces_and_case_do_not_matter(self) -> None:
-        one = CronTrigger("  0   9\t* * mon-Fri \n", "Europe/Berlin")
-        assert one == CronTrigger("0 9 * * MON-FRI", ZoneInfo("Europe/Berlin"))
-        assert one == CronTrigger("0 9 * * MON-FRI", "Europe/Berlin")
-        assert CronTrigger(" @Annually\n") == CronTrigger("@annually")
-        assert repr(one) == (
-            "CronTrigger(expression='0 9 * * MON-FRI', timezone='Europe/Berlin',"
-            " gap='next', overlap='first')"
-        )
+def test_spaces_and_case_do_not_matter() -> None:
+    one = CronTrigger("  0   9\t* * mon-Fri \n", "Europe/Berlin")
+    assert one == CronTrigger("0 9 * * MON-FRI", ZoneInfo("Europe/Berlin"))
+    assert one == CronTrigger("0 9 * * MON-FRI", "Europe/Berlin")
+    assert CronTrigger(" @Annually\n") == CronTrigger("@annually")
+    assert repr(one) == (
+        "CronTrigger(expression='0 9 * * MON-FRI', timezone='Europe/Berlin',"
+        " gap='next', overlap='first')"
+    )
 
-    def test_another_expression_zone_or_choice_is_another_trigger(self) -> None:
-        triggers = {
-            CronTrigger("0 9 * * *", "Europe/Berlin"),
-            CronTrigger("0 9 * * *"),
-            CronTrigger("0 9 * * *", "Europe/Paris"),
-            CronTrigger("0 10 * * *", "Europe/Berlin"),
-            CronTrigger("0 9 * * *", gap="skip"),
-            CronTrigger("0 9 * * *", overlap="both"),
-        }
-        assert len(triggers) == 6
+
+def test_another_expression_zone_or_choice_is_another_trigger() -> None:
+    triggers = {
+        CronTrigger("0 9 * * *", "Europe/Berlin"),
+        CronTrigger("0 9 * * *"),
+        CronTrigger("0 9 * * *", "Europe/Paris"),
+        CronTrigger("0 10 * * *", "Europe/Berlin"),
+        CronTrigger("0 9 * * *", gap="skip"),
+        CronTrigger("0 9 * * *", overlap="both"),
+    }
+    assert len(triggers) == 6
 
 
 NEW_YEAR = datetime(2025, 1, 1, tzinfo=UTC)
 
 
-class TestDescription:
-    @pytest.mark.parametrize(
-        ("expression", "phrase"), table("triggers/cron_descriptions")
-    )
-    def test_it_says_when_it_fires(self, expression: str, phrase: str) -> None:
-        assert CronTrigger(expression, "Europe/Berlin").describe() == phrase
+@pytest.mark.parametrize(("expression", "phrase"), table("triggers/cron_descriptions"))
+def test_it_says_when_it_fires(expression: str, phrase: str) -> None:
+    assert CronTrigger(expression, "Europe/Berlin").describe() == phrase
 
 
 class TestWarnings:
@@ -434,16 +425,15 @@ FIELD_TEXTS = st.text("0123456789*/,-LW#?", min_size=1, max_size=6) | st.sampled
 )
 
 
-class TestAnyText:
-    @settings(max_examples=400, deadline=None)
-    @given(
-        st.text(max_size=60)
-        | st.text("0123456789*/,-?LW#HR@ \t\nMONFRIJANDEC()", max_size=40)
-        | st.lists(FIELD_TEXTS, min_size=5, max_size=7).map(" ".join)
-    )
-    def test_any_text_is_read_or_refused(self, text: str) -> None:
-        check(text, "America/New_York")
-        check("* * * * *", text)
+@settings(max_examples=400, deadline=None)
+@given(
+    st.text(max_size=60)
+    | st.text("0123456789*/,-?LW#HR@ \t\nMONFRIJANDEC()", max_size=40)
+    | st.lists(FIELD_TEXTS, min_size=5, max_size=7).map(" ".join)
+)
+def test_any_text_is_read_or_refused(text: str) -> None:
+    check(text, "America/New_York")
+    check("* * * * *", text)
 
 
 def check(expression: str, timezone: str) -> None:

@@ -43,41 +43,39 @@ PLACES = st.one_of(
 )
 
 
-class TestAgainstCronsim:
-    @settings(max_examples=50, deadline=None)
-    @given(expression=expressions(), place=PLACES)
-    def test_it_agrees_with_cronsim(
-        self, expression: str, place: tuple[ZoneInfo, datetime]
-    ) -> None:
-        zone, start = place
-        after = start.replace(second=0, microsecond=0)
-        assume(not has_a_nearest_weekday(expression))
-        try:
-            trigger = CronTrigger(expression, zone)
-        except InvalidTriggerError:
-            with pytest.raises((CronSimError, StopIteration)):
-                next(CronSim(for_cronsim(expression), after.astimezone(zone)))
-            return
-        for _ in range(3):
-            expected = cronsim_next(for_cronsim(expression), after.astimezone(zone))
-            assert trigger.next_fire_time(after) == expected
-            after = expected
+@settings(max_examples=50, deadline=None)
+@given(expression=expressions(), place=PLACES)
+def test_it_agrees_with_cronsim(
+    expression: str, place: tuple[ZoneInfo, datetime]
+) -> None:
+    zone, start = place
+    after = start.replace(second=0, microsecond=0)
+    assume(not has_a_nearest_weekday(expression))
+    try:
+        trigger = CronTrigger(expression, zone)
+    except InvalidTriggerError:
+        with pytest.raises((CronSimError, StopIteration)):
+            next(CronSim(for_cronsim(expression), after.astimezone(zone)))
+        return
+    for _ in range(3):
+        expected = cronsim_next(for_cronsim(expression), after.astimezone(zone))
+        assert trigger.next_fire_time(after) == expected
+        after = expected
 
-    @settings(max_examples=40, deadline=None)
-    @given(expression=expressions(("second", *FIVE)), after=INSTANTS)
-    def test_it_agrees_with_cronsim_on_seconds(
-        self, expression: str, after: datetime
-    ) -> None:
-        after = after.replace(microsecond=0)
-        assume(not has_a_nearest_weekday(expression))
-        try:
-            trigger = CronTrigger(f"{expression} *")
-        except InvalidTriggerError:
-            with pytest.raises((CronSimError, StopIteration)):
-                next(CronSim(for_cronsim(expression), after))
-            return
-        expected = list(islice(CronSim(for_cronsim(expression), after), 3))
-        assert fire_times(trigger, after, 3) == expected
+
+@settings(max_examples=40, deadline=None)
+@given(expression=expressions(("second", *FIVE)), after=INSTANTS)
+def test_it_agrees_with_cronsim_on_seconds(expression: str, after: datetime) -> None:
+    after = after.replace(microsecond=0)
+    assume(not has_a_nearest_weekday(expression))
+    try:
+        trigger = CronTrigger(f"{expression} *")
+    except InvalidTriggerError:
+        with pytest.raises((CronSimError, StopIteration)):
+            next(CronSim(for_cronsim(expression), after))
+        return
+    expected = list(islice(CronSim(for_cronsim(expression), after), 3))
+    assert fire_times(trigger, after, 3) == expected
 
 
 class TestDifferences:

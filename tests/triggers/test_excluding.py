@@ -7,10 +7,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from go_scheduler.errors import (
-    InvalidTriggerError,
-    UnknownTriggerError,
-)
+from go_scheduler.errors import InvalidTriggerError, UnknownTriggerError
 from go_scheduler.triggers import (
     CronTrigger,
     ExecuteOnceTrigger,

@@ -33,9 +33,7 @@ from go_scheduler.triggers import (
 from go_scheduler.triggers.base import UndecidedError
 from go_scheduler.triggers.calendars.calendar import find_calendar
 from go_scheduler.triggers.combining.compound import FireTimeSearch, searchable_times_of
-from go_scheduler.triggers.fire_time_sets import (
-    SearchBudget,
-)
+from go_scheduler.triggers.fire_time_sets import SearchBudget
 from go_scheduler.triggers.recurrence.rule import FREQUENCIES
 from go_scheduler.triggers.recurrence.text import write_rule
 from tests.case_tables import table
@@ -242,92 +240,93 @@ def on_days(
     ]
 
 
-class TestSets:
-    @pytest.mark.slow
-    @settings(max_examples=60, deadline=None)
-    @given(
-        trigger=st.one_of(leaves, combinations()),
-        begin=st.sampled_from(BEGINNINGS),
-        seconds=st.integers(0, 80_000),
-        days=st.sampled_from([1, 5, 20]),
-    )
-    def test_a_combination_is_what_a_slow_walk_finds(
-        self, trigger: Trigger, begin: datetime, seconds: int, days: int
-    ) -> None:
-        begin += seconds * SECOND
-        end = begin + days * DAY
-        expected = walked(trigger, begin, end)
-        assume(searchable_times_of(trigger) is not None)
-        assert with_sets(trigger, begin, end) == expected
-        try:
-            assert series(trigger, begin, end) == expected
-        except UndecidedError:
-            # What lies beyond the end may stay open.
-            assume(False)
+@pytest.mark.slow
+@settings(max_examples=60, deadline=None)
+@given(
+    trigger=st.one_of(leaves, combinations()),
+    begin=st.sampled_from(BEGINNINGS),
+    seconds=st.integers(0, 80_000),
+    days=st.sampled_from([1, 5, 20]),
+)
+def test_a_combination_is_what_a_slow_walk_finds(
+    trigger: Trigger, begin: datetime, seconds: int, days: int
+) -> None:
+    begin += seconds * SECOND
+    end = begin + days * DAY
+    expected = walked(trigger, begin, end)
+    assume(searchable_times_of(trigger) is not None)
+    assert with_sets(trigger, begin, end) == expected
+    try:
+        assert series(trigger, begin, end) == expected
+    except UndecidedError:
+        # What lies beyond the end may stay open.
+        assume(False)
 
-    @pytest.mark.parametrize(
-        ("trigger", "begin"),
-        [
-            (Cron("50 */3 * * *", "Europe/London"), "2025-03-28"),
-            (Cron("30 2 * * *", "America/New_York"), "2024-03-08"),
-            (Cron("30 1 * * *", "America/New_York", overlap="second"), "2024-11-01"),
-            (
-                Rule(
-                    "DTSTART;TZID=Europe/Berlin:20240301T013000\nRRULE:FREQ=DAILY\n"
-                    "RDATE:20240310T070000Z,20240310T080000Z\nEXDATE:20240310T080000Z"
-                ),
-                "2024-03-08",
-            ),
-            # A gap from 23:30 to 00:30, and a whole day that was left out.
-            (Cron("45 23 * * *", "America/Toronto"), "1919-03-29"),
-            (Cron("15 0 * * *", "America/Toronto"), "1919-03-29"),
-            (Cron("30 12 * * *", "Pacific/Apia"), "2011-12-28"),
-            # Weeks that cross a new year.
-            (
-                Rule(
-                    "FREQ=WEEKLY;BYDAY=MO,TU,WE,TH,FR;BYSETPOS=-1,1",
-                    start=datetime(2024, 1, 1, 9, tzinfo=UTC),
-                ),
-                "2024-12-28",
-            ),
-            # A day that is left out whole, and a time of it besides.
-            (
-                Rule(
-                    "DTSTART:20240301T013000Z\nRRULE:FREQ=DAILY\n"
-                    "EXDATE;VALUE=DATE:20240310\nEXDATE:20240310T013000Z"
-                ),
-                "2024-03-08",
-            ),
-            (LimitedTrigger(HOURLY, start=NOON, end=NOON + 2 * HOUR), "2030-06-01"),
-            *(
-                (OnlyTrigger(IntervalTrigger(12 * HOUR, NOON), names, ZONES[1]), first)
-                for names in (
-                    "tests.weekdays",
-                    "tests.workdays",
-                    "tests.odd",
-                    "tests.ical",
-                )
-                for first in ("2030-06-01", "2030-12-28")
-            ),
-            *(
-                (OnlyTrigger(IntervalTrigger(12 * HOUR, NOON), names), "2030-06-28")
-                for names in ("tests.rule", ["tests.until", "tests.changes"])
-            ),
-        ],
-    )
-    def test_times_that_are_skipped_or_cut_are_the_same(
-        self, trigger: Trigger, begin: str
-    ) -> None:
-        first = datetime.fromisoformat(begin).replace(tzinfo=UTC)
-        window = (first, first + 9 * DAY)
-        assert with_sets(trigger, *window) == series(trigger, *window)
 
-    def test_a_year_that_is_not_tried_from_its_beginning_does_not_stand_for_others(
-        self,
-    ) -> None:
-        mondays = AllOfTrigger([Cron("0 0 29 2 *"), Cron("0 0 * * 1")])
-        begin, found = (datetime(year, 2, 29, tzinfo=UTC) for year in (2044, 2072))
-        assert with_sets(mondays, begin, found) == [found]
+@pytest.mark.parametrize(
+    ("trigger", "begin"),
+    [
+        (Cron("50 */3 * * *", "Europe/London"), "2025-03-28"),
+        (Cron("30 2 * * *", "America/New_York"), "2024-03-08"),
+        (Cron("30 1 * * *", "America/New_York", overlap="second"), "2024-11-01"),
+        (
+            Rule(
+                "DTSTART;TZID=Europe/Berlin:20240301T013000\nRRULE:FREQ=DAILY\n"
+                "RDATE:20240310T070000Z,20240310T080000Z\nEXDATE:20240310T080000Z"
+            ),
+            "2024-03-08",
+        ),
+        # A gap from 23:30 to 00:30, and a whole day that was left out.
+        (Cron("45 23 * * *", "America/Toronto"), "1919-03-29"),
+        (Cron("15 0 * * *", "America/Toronto"), "1919-03-29"),
+        (Cron("30 12 * * *", "Pacific/Apia"), "2011-12-28"),
+        # Weeks that cross a new year.
+        (
+            Rule(
+                "FREQ=WEEKLY;BYDAY=MO,TU,WE,TH,FR;BYSETPOS=-1,1",
+                start=datetime(2024, 1, 1, 9, tzinfo=UTC),
+            ),
+            "2024-12-28",
+        ),
+        # A day that is left out whole, and a time of it besides.
+        (
+            Rule(
+                "DTSTART:20240301T013000Z\nRRULE:FREQ=DAILY\n"
+                "EXDATE;VALUE=DATE:20240310\nEXDATE:20240310T013000Z"
+            ),
+            "2024-03-08",
+        ),
+        (LimitedTrigger(HOURLY, start=NOON, end=NOON + 2 * HOUR), "2030-06-01"),
+        *(
+            (OnlyTrigger(IntervalTrigger(12 * HOUR, NOON), names, ZONES[1]), first)
+            for names in (
+                "tests.weekdays",
+                "tests.workdays",
+                "tests.odd",
+                "tests.ical",
+            )
+            for first in ("2030-06-01", "2030-12-28")
+        ),
+        *(
+            (OnlyTrigger(IntervalTrigger(12 * HOUR, NOON), names), "2030-06-28")
+            for names in ("tests.rule", ["tests.until", "tests.changes"])
+        ),
+    ],
+)
+def test_times_that_are_skipped_or_cut_are_the_same(
+    trigger: Trigger, begin: str
+) -> None:
+    first = datetime.fromisoformat(begin).replace(tzinfo=UTC)
+    window = (first, first + 9 * DAY)
+    assert with_sets(trigger, *window) == series(trigger, *window)
+
+
+def test_a_year_that_is_not_tried_from_its_beginning_does_not_stand_for_others() -> (
+    None
+):
+    mondays = AllOfTrigger([Cron("0 0 29 2 *"), Cron("0 0 * * 1")])
+    begin, found = (datetime(year, 2, 29, tzinfo=UTC) for year in (2044, 2072))
+    assert with_sets(mondays, begin, found) == [found]
 
 
 def read(text: str) -> Trigger:
@@ -479,45 +478,46 @@ class TestSearch:
         assert both.next_fire_time(NOON) is None
 
 
-class TestCounts:
-    def test_a_hundred_thousand_are_counted_at_once(self) -> None:
-        evenings = ExceptTrigger(MINUTELY, Cron("* 0-17 * * *"))
-        start = NOON + 6 * HOUR
-        trigger = LimitedTrigger(evenings, start=start, limit=100_000)
-        days, minutes = divmod(99_999, 360)
-        last = start + days * DAY + minutes * MINUTE
-        assert trigger.next_fire_time(last - SECOND) == last
-        assert trigger.next_fire_time(last) is None
-
-    def test_what_is_between_seconds_counts_too(self) -> None:
-        either = AnyOfTrigger(
-            [IntervalTrigger(HOUR, NOON), IntervalTrigger(HOUR, NOON + SECOND / 2)]
-        )
-        for limit, last in ((7, NOON + 3 * HOUR), (8, NOON + 3 * HOUR + SECOND / 2)):
-            limited = LimitedTrigger(either, start=NOON - DAY, limit=limit)
-            assert series(limited, NOON - DAY, NOON + DAY)[-1] == last
-            assert with_sets(limited, NOON - DAY, NOON + DAY)[-1] == last
-
-    def test_a_limit_within_a_combination_ends_what_it_leaves_out(self) -> None:
-        first = LimitedTrigger(MINUTELY, start=NOON, limit=50_000)
-        trigger = ExceptTrigger(Cron("*/2 * * * *"), first)
-        assert trigger.next_fire_time(NOON) == NOON + 50_000 * MINUTE
-        assert trigger.next_fire_time(NOON - HOUR) == NOON - 58 * MINUTE
+def test_a_hundred_thousand_are_counted_at_once() -> None:
+    evenings = ExceptTrigger(MINUTELY, Cron("* 0-17 * * *"))
+    start = NOON + 6 * HOUR
+    trigger = LimitedTrigger(evenings, start=start, limit=100_000)
+    days, minutes = divmod(99_999, 360)
+    last = start + days * DAY + minutes * MINUTE
+    assert trigger.next_fire_time(last - SECOND) == last
+    assert trigger.next_fire_time(last) is None
 
 
-class TestEffort:
-    def test_a_year_that_takes_too_much_ends_a_search(self) -> None:
-        trigger = ExceptTrigger(Cron(SECONDLY), Cron("* * * 5-9 * * *"))
-        search = FireTimeSearch(trigger, budget=SearchBudget(3))
-        with pytest.raises(UndecidedError):
-            search.next_fire_time(datetime(2030, 1, 5, tzinfo=UTC))
-        assert trigger.next_fire_time(END) is None
+def test_what_is_between_seconds_counts_too() -> None:
+    either = AnyOfTrigger(
+        [IntervalTrigger(HOUR, NOON), IntervalTrigger(HOUR, NOON + SECOND / 2)]
+    )
+    for limit, last in ((7, NOON + 3 * HOUR), (8, NOON + 3 * HOUR + SECOND / 2)):
+        limited = LimitedTrigger(either, start=NOON - DAY, limit=limit)
+        assert series(limited, NOON - DAY, NOON + DAY)[-1] == last
+        assert with_sets(limited, NOON - DAY, NOON + DAY)[-1] == last
 
-    def test_what_is_rare_is_found_one_by_one_where_sets_take_too_much(self) -> None:
-        interval = IntervalTrigger(100_000 * SECOND, NOON)
-        trigger = AllOfTrigger([interval, Cron("0 12 20 2 *", "UTC")])
-        search = FireTimeSearch(trigger, budget=SearchBudget(3))
-        found = search.next_fire_time(NOON)
-        assert found is not None
-        assert interval.next_fire_time(found - SECOND) == found
-        assert (found.month, found.day, found.hour) == (2, 20, 12)
+
+def test_a_limit_within_a_combination_ends_what_it_leaves_out() -> None:
+    first = LimitedTrigger(MINUTELY, start=NOON, limit=50_000)
+    trigger = ExceptTrigger(Cron("*/2 * * * *"), first)
+    assert trigger.next_fire_time(NOON) == NOON + 50_000 * MINUTE
+    assert trigger.next_fire_time(NOON - HOUR) == NOON - 58 * MINUTE
+
+
+def test_a_year_that_takes_too_much_ends_a_search() -> None:
+    trigger = ExceptTrigger(Cron(SECONDLY), Cron("* * * 5-9 * * *"))
+    search = FireTimeSearch(trigger, budget=SearchBudget(3))
+    with pytest.raises(UndecidedError):
+        search.next_fire_time(datetime(2030, 1, 5, tzinfo=UTC))
+    assert trigger.next_fire_time(END) is None
+
+
+def test_what_is_rare_is_found_one_by_one_where_sets_take_too_much() -> None:
+    interval = IntervalTrigger(100_000 * SECOND, NOON)
+    trigger = AllOfTrigger([interval, Cron("0 12 20 2 *", "UTC")])
+    search = FireTimeSearch(trigger, budget=SearchBudget(3))
+    found = search.next_fire_time(NOON)
+    assert found is not None
+    assert interval.next_fire_time(found - SECOND) == found
+    assert (found.month, found.day, found.hour) == (2, 20, 12)

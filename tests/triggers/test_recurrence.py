@@ -29,29 +29,29 @@ LONG_AGO = datetime.min.replace(tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)
 
 
-class TestFireTimes:
-    @pytest.mark.parametrize(("text", "expected"), table("triggers/recurrence_times"))
-    def test_it_fires_then(self, text: str, expected: str) -> None:
-        trigger = RecurrenceTrigger(text)
-        zone = ZoneInfo(trigger.timezone)
-        times = [each for each in expected.split(", ") if each != "…"]
-        found = fire_times(trigger, LONG_AGO, len(times) + 1)
-        shown = [f"{each.astimezone(zone):%Y%m%dT%H%M%S%z}" for each in found]
-        assert shown[: len(times)] == times
-        assert (len(found) > len(times)) == expected.endswith("…")
-        # Another one, which knows nothing of the times before.
-        other = RecurrenceTrigger(f"{text}\nRDATE:99990101T000000Z")
-        last = found[len(times) - 1]
-        assert other.next_fire_time(last - MICROSECOND) == last
+@pytest.mark.parametrize(("text", "expected"), table("triggers/recurrence_times"))
+def test_it_fires_then(text: str, expected: str) -> None:
+    trigger = RecurrenceTrigger(text)
+    zone = ZoneInfo(trigger.timezone)
+    times = [each for each in expected.split(", ") if each != "…"]
+    found = fire_times(trigger, LONG_AGO, len(times) + 1)
+    shown = [f"{each.astimezone(zone):%Y%m%dT%H%M%S%z}" for each in found]
+    assert shown[: len(times)] == times
+    assert (len(found) > len(times)) == expected.endswith("…")
+    # Another one, which knows nothing of the times before.
+    other = RecurrenceTrigger(f"{text}\nRDATE:99990101T000000Z")
+    last = found[len(times) - 1]
+    assert other.next_fire_time(last - MICROSECOND) == last
 
-    def test_weeks_are_cut_at_the_ends_of_time(self) -> None:
-        text = "DTSTART:{}T090000Z\nRRULE:FREQ=YEARLY;BYWEEKNO=1;BYDAY=SU,MO;BYSETPOS=1"
-        first = RecurrenceTrigger(text.format("00010101") + ";WKST=SU")
-        begin = datetime.min.replace(tzinfo=UTC)
-        assert first.next_fire_time(begin) == datetime(1, 1, 1, 9, tzinfo=UTC)
-        last = RecurrenceTrigger(text.format("99980101"))
-        end = datetime(9999, 2, 1, tzinfo=UTC)
-        assert last.next_fire_time(end) is None
+
+def test_weeks_are_cut_at_the_ends_of_time() -> None:
+    text = "DTSTART:{}T090000Z\nRRULE:FREQ=YEARLY;BYWEEKNO=1;BYDAY=SU,MO;BYSETPOS=1"
+    first = RecurrenceTrigger(text.format("00010101") + ";WKST=SU")
+    begin = datetime.min.replace(tzinfo=UTC)
+    assert first.next_fire_time(begin) == datetime(1, 1, 1, 9, tzinfo=UTC)
+    last = RecurrenceTrigger(text.format("99980101"))
+    end = datetime(9999, 2, 1, tzinfo=UTC)
+    assert last.next_fire_time(end) is None
 
 
 class TestStart:
@@ -116,50 +116,47 @@ class TestStart:
         assert RecurrenceTrigger(last).next_fire_time(after_all) is None
 
 
-class TestEnd:
-    def test_count_counts_from_the_start(self) -> None:
-        text = "DTSTART:20250101T120000Z\nRRULE:FREQ=DAILY;BYHOUR=6,18;COUNT=4"
-        trigger = RecurrenceTrigger(text)
-        found = fire_times(trigger, LONG_AGO, 9)
-        assert [f"{each:%d %H}" for each in found] == [
-            "01 18",
-            "02 06",
-            "02 18",
-            "03 06",
-        ]
-        # Asked in any order, by several who share what is known of it.
-        for each in reversed(found):
-            assert RecurrenceTrigger(text).next_fire_time(each - MICROSECOND) == each
-        assert trigger.next_fire_time(found[-1]) is None
-        assert trigger.next_fire_time(NOW + timedelta(days=365_000)) is None
+def test_count_counts_from_the_start() -> None:
+    text = "DTSTART:20250101T120000Z\nRRULE:FREQ=DAILY;BYHOUR=6,18;COUNT=4"
+    trigger = RecurrenceTrigger(text)
+    found = fire_times(trigger, LONG_AGO, 9)
+    assert [f"{each:%d %H}" for each in found] == [
+        "01 18",
+        "02 06",
+        "02 18",
+        "03 06",
+    ]
+    # Asked in any order, by several who share what is known of it.
+    for each in reversed(found):
+        assert RecurrenceTrigger(text).next_fire_time(each - MICROSECOND) == each
+    assert trigger.next_fire_time(found[-1]) is None
+    assert trigger.next_fire_time(NOW + timedelta(days=365_000)) is None
 
 
-class TestSets:
-    def test_dates_alone_are_a_set(self) -> None:
-        trigger = RecurrenceTrigger("RDATE:20250102T000000Z,20250101T000000Z")
-        found = fire_times(trigger.anchored(NOW), NOW, 9)
-        assert [each.day for each in found] == [1, 2]
-
-    def test_hundreds_of_dates_are_excluded(self) -> None:
-        start = datetime(2025, 1, 1, tzinfo=UTC)
-        excluded = [start + timedelta(days=each) for each in range(900)]
-        dates = ",".join(f"{each:%Y%m%dT%H%M%SZ}" for each in excluded)
-        trigger = RecurrenceTrigger(f"FREQ=DAILY\nEXDATE:{dates}", start=start)
-        assert trigger.next_fire_time(LONG_AGO) == start + timedelta(days=900)
-        assert len(json.dumps(dict(trigger.to_dict()))) < 16_500
+def test_dates_alone_are_a_set() -> None:
+    trigger = RecurrenceTrigger("RDATE:20250102T000000Z,20250101T000000Z")
+    found = fire_times(trigger.anchored(NOW), NOW, 9)
+    assert [each.day for each in found] == [1, 2]
 
 
-class TestDescription:
-    @pytest.mark.parametrize(
-        ("rule", "phrase"), table("triggers/recurrence_descriptions")
-    )
-    def test_it_says_when_it_fires(self, rule: str, phrase: str) -> None:
-        trigger = RecurrenceTrigger(f"FREQ={rule}", "America/New_York")
-        assert trigger.describe() == phrase
+def test_hundreds_of_dates_are_excluded() -> None:
+    start = datetime(2025, 1, 1, tzinfo=UTC)
+    excluded = [start + timedelta(days=each) for each in range(900)]
+    dates = ",".join(f"{each:%Y%m%dT%H%M%SZ}" for each in excluded)
+    trigger = RecurrenceTrigger(f"FREQ=DAILY\nEXDATE:{dates}", start=start)
+    assert trigger.next_fire_time(LONG_AGO) == start + timedelta(days=900)
+    assert len(json.dumps(dict(trigger.to_dict()))) < 16_500
 
-    @pytest.mark.parametrize(("text", "phrase"), table("triggers/recurrence_sets"))
-    def test_a_set_is_described_rule_by_rule(self, text: str, phrase: str) -> None:
-        assert RecurrenceTrigger(text).describe() == phrase
+
+@pytest.mark.parametrize(("rule", "phrase"), table("triggers/recurrence_descriptions"))
+def test_it_says_when_it_fires(rule: str, phrase: str) -> None:
+    trigger = RecurrenceTrigger(f"FREQ={rule}", "America/New_York")
+    assert trigger.describe() == phrase
+
+
+@pytest.mark.parametrize(("text", "phrase"), table("triggers/recurrence_sets"))
+def test_a_set_is_described_rule_by_rule(text: str, phrase: str) -> None:
+    assert RecurrenceTrigger(text).describe() == phrase
 
 
 class TestWarnings:
@@ -230,45 +227,44 @@ ELAPSED = [
 ]
 
 
-class TestWhereTheClocksChange:
-    @settings(deadline=None, max_examples=15)
-    @given(
-        rule=st.sampled_from([*FIXED, *ELAPSED]),
-        change=near_changes(),
-        time=st.sampled_from(["000000", "013000", "021500", "120000"]),
-        gap=st.sampled_from(["next", "next", "skip"]),
-        overlap=st.sampled_from(["first", "first", "second", "both"]),
+@settings(deadline=None, max_examples=15)
+@given(
+    rule=st.sampled_from([*FIXED, *ELAPSED]),
+    change=near_changes(),
+    time=st.sampled_from(["000000", "013000", "021500", "120000"]),
+    gap=st.sampled_from(["next", "next", "skip"]),
+    overlap=st.sampled_from(["first", "first", "second", "both"]),
+)
+def test_it_fires_when_a_walk_along_the_clock_does(
+    rule: str,
+    change: tuple[ZoneInfo, datetime],
+    time: str,
+    gap: str,
+    overlap: str,
+) -> None:
+    zone, after = change
+    until = after + 2 * DAY
+    start = f"{after - 4 * DAY:%Y%m%d}T{time}"
+    trigger = RecurrenceTrigger(
+        f"DTSTART;TZID={zone.key}:{start}\nRRULE:{rule}", gap=gap, overlap=overlap
     )
-    def test_it_fires_when_a_walk_along_the_clock_does(
-        self,
-        rule: str,
-        change: tuple[ZoneInfo, datetime],
-        time: str,
-        gap: str,
-        overlap: str,
-    ) -> None:
-        zone, after = change
-        until = after + 2 * DAY
-        start = f"{after - 4 * DAY:%Y%m%d}T{time}"
-        trigger = RecurrenceTrigger(
-            f"DTSTART;TZID={zone.key}:{start}\nRRULE:{rule}", gap=gap, overlap=overlap
-        )
-        series = rrulestr(rule, dtstart=datetime.fromisoformat(start))
-        first = after.replace(tzinfo=None) - 3 * DAY
-        expected = walk(
-            *(set(series.between(first, first + 8 * DAY)).__contains__, zone),
-            *(after, until),
-            elapsed=rule in ELAPSED,
-            gap=gap,
-            overlap=overlap,
-        )
-        assert fire_times_until(trigger, after, until) == expected
+    series = rrulestr(rule, dtstart=datetime.fromisoformat(start))
+    first = after.replace(tzinfo=None) - 3 * DAY
+    expected = walk(
+        *(set(series.between(first, first + 8 * DAY)).__contains__, zone),
+        *(after, until),
+        elapsed=rule in ELAPSED,
+        gap=gap,
+        overlap=overlap,
+    )
+    assert fire_times_until(trigger, after, until) == expected
 
-    def test_it_starts_with_the_first_of_two_equal_times(self) -> None:
-        trigger = RecurrenceTrigger("FREQ=HOURLY", "America/New_York")
-        second = datetime(2024, 11, 3, 6, 30, tzinfo=UTC)
-        scheduled = trigger.anchored(second)
-        assert scheduled.next_fire_time(second - DAY) == second + HOUR
+
+def test_it_starts_with_the_first_of_two_equal_times() -> None:
+    trigger = RecurrenceTrigger("FREQ=HOURLY", "America/New_York")
+    second = datetime(2024, 11, 3, 6, 30, tzinfo=UTC)
+    scheduled = trigger.anchored(second)
+    assert scheduled.next_fire_time(second - DAY) == second + HOUR
 
 
 SCHEDULED = datetime(2024, 2, 28, 23, 59, 30, tzinfo=UTC)
@@ -358,14 +354,13 @@ REFUSED = [
 ]
 
 
-class TestRefusal:
-    @pytest.mark.parametrize(("text", "reason"), REFUSED)
-    def test_it_says_what_is_wrong(self, text: str, reason: str) -> None:
-        with pytest.raises(InvalidTriggerError) as refused:
-            RecurrenceTrigger(text)
-        assert reason in str(refused.value)
-        assert len(str(refused.value)) < 700
-        str(refused.value).encode(errors="backslashreplace")
+@pytest.mark.parametrize(("text", "reason"), REFUSED)
+def test_it_says_what_is_wrong(text: str, reason: str) -> None:
+    with pytest.raises(InvalidTriggerError) as refused:
+        RecurrenceTrigger(text)
+    assert reason in str(refused.value)
+    assert len(str(refused.value)) < 700
+    str(refused.value).encode(errors="backslashreplace")
 
 
 PARTS = (
@@ -417,26 +412,26 @@ def check(text: str) -> None:
         after = found
 
 
-class TestAnyText:
-    @settings(deadline=QUICK, max_examples=180)
-    @given(
-        st.text(max_size=60)
-        | NONSENSE
-        | NONSENSE.map("FREQ=DAILY".__add__)
-        | st.builds(
-            lambda before, parts: (
-                before
-                + "RRULE:"
-                + ";".join(f"{name}={value}" for name, value in parts.items())
-            ),
-            st.sampled_from(["", f"{START}\n", "RDATE:20250601T000000Z\n"]),
-            st.dictionaries(NAMES, VALUES, max_size=6),
-        )
+@settings(deadline=QUICK, max_examples=180)
+@given(
+    st.text(max_size=60)
+    | NONSENSE
+    | NONSENSE.map("FREQ=DAILY".__add__)
+    | st.builds(
+        lambda before, parts: (
+            before
+            + "RRULE:"
+            + ";".join(f"{name}={value}" for name, value in parts.items())
+        ),
+        st.sampled_from(["", f"{START}\n", "RDATE:20250601T000000Z\n"]),
+        st.dictionaries(NAMES, VALUES, max_size=6),
     )
-    def test_it_is_refused_or_answers(self, text: str) -> None:
-        check(text)
+)
+def test_it_is_refused_or_answers(text: str) -> None:
+    check(text)
 
-    @settings(deadline=QUICK, max_examples=30)
-    @given(rules())
-    def test_what_is_read_is_read_again(self, trigger: RecurrenceTrigger) -> None:
-        check(trigger.rule)
+
+@settings(deadline=QUICK, max_examples=30)
+@given(rules())
+def test_what_is_read_is_read_again(trigger: RecurrenceTrigger) -> None:
+    check(trigger.rule)

@@ -17,11 +17,7 @@ from hypothesis import strategies as st
 
 from go_scheduler.errors import InvalidTriggerError
 from go_scheduler.triggers import RecurrenceTrigger
-from go_scheduler.triggers.recurrence.rule import (
-    FREQUENCIES,
-    RecurrenceRule,
-    Weekday,
-)
+from go_scheduler.triggers.recurrence.rule import FREQUENCIES, RecurrenceRule, Weekday
 from go_scheduler.triggers.recurrence.series import LocalTimes
 from go_scheduler.triggers.recurrence.years import FarCount
 from tests.case_tables import table
@@ -177,50 +173,51 @@ def check(
         assert min(times.count(start, last, 3), 3) == min(3, len(found) - 1)
 
 
-class TestAgainstDateutil:
-    @settings(deadline=None, max_examples=20)
-    @given(rules(FREQUENCIES[:4]), STARTS)
-    def test_it_finds_what_a_walk_from_the_start_finds(
-        self, rule: RecurrenceRule, start: datetime
-    ) -> None:
-        if rule.frequency == "WEEKLY" and rule.positions:
-            # dateutil takes the first week to begin with the start.
-            start -= (start.weekday() - rule.week_start) % 7 * DAY
-        if rule.counts_weeks:
-            # It counts years from the one that the start is in, not from its week's.
-            week = start - (start.weekday() - rule.week_start) % 7 * DAY
-            assume((week + 3 * DAY).year == start.year)
-        years = {"YEARLY": 9, "MONTHLY": 3, "WEEKLY": 1, "DAILY": 1}[rule.frequency]
-        end = datetime(start.year + years, 12, 31, 23, 59, 59)  # noqa: DTZ001
-        check(rule, start, end, by_dateutil(rule, start, end))
+@settings(deadline=None, max_examples=20)
+@given(rules(FREQUENCIES[:4]), STARTS)
+def test_it_finds_what_a_walk_from_the_start_finds(
+    rule: RecurrenceRule, start: datetime
+) -> None:
+    if rule.frequency == "WEEKLY" and rule.positions:
+        # dateutil takes the first week to begin with the start.
+        start -= (start.weekday() - rule.week_start) % 7 * DAY
+    if rule.counts_weeks:
+        # It counts years from the one that the start is in, not from its week's.
+        week = start - (start.weekday() - rule.week_start) % 7 * DAY
+        assume((week + 3 * DAY).year == start.year)
+    years = {"YEARLY": 9, "MONTHLY": 3, "WEEKLY": 1, "DAILY": 1}[rule.frequency]
+    end = datetime(start.year + years, 12, 31, 23, 59, 59)  # noqa: DTZ001
+    check(rule, start, end, by_dateutil(rule, start, end))
 
-    @settings(deadline=None, max_examples=20)
-    @given(rules(FREQUENCIES[4:]), STARTS)
-    def test_it_finds_what_a_walk_along_the_clock_finds(
-        self, rule: RecurrenceRule, start: datetime
-    ) -> None:
-        length = {"HOURLY": 3600, "MINUTELY": 60, "SECONDLY": 1}[rule.frequency]
-        periods = 3_000 * rule.interval * timedelta(seconds=length)
-        end = start + min(periods, 200 * DAY)
-        check(rule, start, end, by_the_clock(rule, start, end))
 
-    @pytest.mark.parametrize("week_start", range(7))
-    def test_it_numbers_weeks_as_the_standard_does_and_dateutil_does_not(
-        self, week_start: int
-    ) -> None:
-        for number in (1, 52, 53, -1, -52, -53):
-            rule = RecurrenceRule(
-                frequency="YEARLY", weeks=(number,), week_start=week_start
-            )
-            for year in range(2018, 2030):
-                bits = rule.days_of(year)
-                first = date(year, 1, 1)
-                days = [first + each * DAY for each in range(366)]
-                assert [each for n, each in enumerate(days) if bits >> n & 1] == [
-                    each
-                    for each in days
-                    if each.year == year and number in week_numbers(each, week_start)
-                ]
+@settings(deadline=None, max_examples=20)
+@given(rules(FREQUENCIES[4:]), STARTS)
+def test_it_finds_what_a_walk_along_the_clock_finds(
+    rule: RecurrenceRule, start: datetime
+) -> None:
+    length = {"HOURLY": 3600, "MINUTELY": 60, "SECONDLY": 1}[rule.frequency]
+    periods = 3_000 * rule.interval * timedelta(seconds=length)
+    end = start + min(periods, 200 * DAY)
+    check(rule, start, end, by_the_clock(rule, start, end))
+
+
+@pytest.mark.parametrize("week_start", range(7))
+def test_it_numbers_weeks_as_the_standard_does_and_dateutil_does_not(
+    week_start: int,
+) -> None:
+    for number in (1, 52, 53, -1, -52, -53):
+        rule = RecurrenceRule(
+            frequency="YEARLY", weeks=(number,), week_start=week_start
+        )
+        for year in range(2018, 2030):
+            bits = rule.days_of(year)
+            first = date(year, 1, 1)
+            days = [first + each * DAY for each in range(366)]
+            assert [each for n, each in enumerate(days) if bits >> n & 1] == [
+                each
+                for each in days
+                if each.year == year and number in week_numbers(each, week_start)
+            ]
 
 
 def week_numbers(day: date, week_start: int) -> tuple[int, int]:
@@ -305,65 +302,60 @@ def far_rules(draw: st.DrawFn) -> RecurrenceRule:
     return replace(rule, interval=interval)
 
 
-class TestFarCount:
-    @settings(max_examples=80, deadline=None)
-    @given(
-        rule=far_rules(),
-        begin=st.integers(0, 10**8),
-        days=st.integers(0, 5000),
-        seconds=st.integers(0, 86_399),
-    )
-    @example(
-        RecurrenceRule(
-            frequency="WEEKLY", week_start=3, interval=5, weekdays=(Weekday(0),)
-        ),
-        *(0, 4000, 0),
-    )
-    @example(RecurrenceRule(frequency="DAILY", months=(7,)), 0, 2000, 0)
-    @example(RecurrenceRule(frequency="HOURLY", interval=24, months=(7,)), 0, 2000, 0)
-    def test_it_counts_the_times_between_two(
-        self, rule: RecurrenceRule, begin: int, days: int, seconds: int
-    ) -> None:
-        times = LocalTimes(rule, LONG_AGO)
-        first = LONG_AGO + begin * SECOND
-        last = first + days * DAY + seconds * SECOND
-        expected = times.count(first, last, maxsize)
-        assert FarCount(times).local(first, last, maxsize) == expected
+@settings(max_examples=80, deadline=None)
+@given(
+    rule=far_rules(),
+    begin=st.integers(0, 10**8),
+    days=st.integers(0, 5000),
+    seconds=st.integers(0, 86_399),
+)
+@example(
+    RecurrenceRule(
+        frequency="WEEKLY", week_start=3, interval=5, weekdays=(Weekday(0),)
+    ),
+    *(0, 4000, 0),
+)
+@example(RecurrenceRule(frequency="DAILY", months=(7,)), 0, 2000, 0)
+@example(RecurrenceRule(frequency="HOURLY", interval=24, months=(7,)), 0, 2000, 0)
+def test_it_counts_the_times_between_two(
+    rule: RecurrenceRule, begin: int, days: int, seconds: int
+) -> None:
+    times = LocalTimes(rule, LONG_AGO)
+    first = LONG_AGO + begin * SECOND
+    last = first + days * DAY + seconds * SECOND
+    expected = times.count(first, last, maxsize)
+    assert FarCount(times).local(first, last, maxsize) == expected
 
 
-class TestCount:
-    @pytest.mark.parametrize(
-        ("rule", "step"),
-        [
-            ("FREQ=DAILY", DAY),
-            ("FREQ=WEEKLY;INTERVAL=3", 21 * DAY),
-            ("FREQ=SECONDLY;INTERVAL=999983", 999_983 * SECOND),
-            ("FREQ=HOURLY;INTERVAL=23;BYMINUTE=0", timedelta(hours=23)),
-        ],
-    )
-    def test_the_last_time_is_found_from_just_before_it(
-        self, rule: str, step: timedelta
-    ) -> None:
-        start = datetime(1903, 1, 1, tzinfo=UTC)
-        last = start + 77_776 * step
-        for after, expected in ((last - MICROSECOND, last), (last, None)):
-            trigger = RecurrenceTrigger(f"{rule};COUNT=77777", start=start)
-            assert trigger.next_fire_time(after) == expected
+BERLIN = ZoneInfo("Europe/Berlin")
+HOUR = timedelta(hours=1)
+LONG = datetime(1903, 1, 1, tzinfo=UTC)
 
-    def test_a_change_of_the_clocks_on_another_day_is_not_counted(self) -> None:
-        start = datetime(1990, 1, 1, tzinfo=ZoneInfo("Europe/Berlin"))
-        last = start + 7 * 2999 * DAY + timedelta(hours=23)
-        rule = f"FREQ=HOURLY;BYDAY=MO;COUNT={3000 * 24}"
-        for after, expected in ((last - MICROSECOND, last), (last, None)):
-            trigger = RecurrenceTrigger(rule, start=start)
-            assert trigger.next_fire_time(after) == expected
 
-    def test_what_counts_hours_counts_those_that_pass_in_any_zone(self) -> None:
-        start = datetime(1990, 1, 1, tzinfo=UTC)
-        last = start + timedelta(hours=77_776)
-        for after, expected in ((last - MICROSECOND, last), (last, None)):
-            trigger = RecurrenceTrigger(
-                "FREQ=HOURLY;COUNT=77777",
-                start=start.astimezone(ZoneInfo("Europe/Berlin")),
-            )
-            assert trigger.next_fire_time(after) == expected
+@pytest.mark.parametrize(
+    ("rule", "start", "last"),
+    [
+        ("FREQ=DAILY", LONG, 77_776 * DAY),
+        ("FREQ=WEEKLY;INTERVAL=3", LONG, 77_776 * 21 * DAY),
+        ("FREQ=SECONDLY;INTERVAL=999983", LONG, 77_776 * 999_983 * SECOND),
+        ("FREQ=HOURLY;INTERVAL=23;BYMINUTE=0", LONG, 77_776 * 23 * HOUR),
+        # Hours that pass are counted, in any zone.
+        ("FREQ=HOURLY", datetime(1990, 1, 1, tzinfo=BERLIN), 77_776 * HOUR),
+    ],
+)
+def test_the_last_time_is_found_from_just_before_it(
+    rule: str, start: datetime, last: timedelta
+) -> None:
+    check_last(f"{rule};COUNT=77777", start, start.astimezone(UTC) + last)
+
+
+def test_a_change_of_the_clocks_on_another_day_is_not_counted() -> None:
+    start = datetime(1990, 1, 1, tzinfo=BERLIN)
+    last = start + 7 * 2999 * DAY + 23 * HOUR
+    check_last(f"FREQ=HOURLY;BYDAY=MO;COUNT={3000 * 24}", start, last)
+
+
+def check_last(rule: str, start: datetime, last: datetime) -> None:
+    for after, expected in ((last - MICROSECOND, last), (last, None)):
+        trigger = RecurrenceTrigger(rule, start=start)
+        assert trigger.next_fire_time(after) == expected

@@ -10,24 +10,9 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
+from go_scheduler import triggers
 from go_scheduler.errors import InvalidTriggerError
-from go_scheduler.triggers import (
-    AllOfTrigger,
-    AnyOfTrigger,
-    BusinessDays,
-    CronTrigger,
-    DateCalendar,
-    DelayTrigger,
-    ExceptTrigger,
-    ExecuteOnceTrigger,
-    IntervalTrigger,
-    LimitedTrigger,
-    OnlyTrigger,
-    RecurrenceTrigger,
-    RuleCalendar,
-    UnknownTrigger,
-    register_calendar,
-)
+from go_scheduler.triggers import DateCalendar, DelayTrigger, register_calendar
 from go_scheduler.triggers.calendars.calendar import MOST_DAYS
 from go_scheduler.triggers.combining.compound import MOST_PARTS
 from tests.case_tables import json_table
@@ -52,43 +37,30 @@ if TYPE_CHECKING:
 CHRISTMAS = date(2030, 12, 25)
 TOO_LATE = datetime.max.replace(tzinfo=timezone(timedelta(hours=-1)))
 TOO_EARLY = datetime.min.replace(tzinfo=ZoneInfo("Asia/Tokyo"))
-UNKNOWN = UnknownTrigger("moon", {}, "no such moon")
 # Their arguments are wrong on purpose.
-Any_: Any = AnyOfTrigger
-All: Any = AllOfTrigger
-Cron: Any = CronTrigger
-Dates: Any = DateCalendar
-Except: Any = ExceptTrigger
-Limited: Any = LimitedTrigger
-Once: Any = ExecuteOnceTrigger
-Only: Any = OnlyTrigger
-limited: Any = partial(LimitedTrigger, DAILY)
-cron: Any = partial(CronTrigger, "0 2 * * *")
-daily: Any = partial(RecurrenceTrigger, "FREQ=DAILY")
-hourly: Any = partial(IntervalTrigger, HOUR)
+t: Any = triggers
+UNKNOWN = t.UnknownTrigger("moon", {}, "no such moon")
+Cron, Once, Dates = t.CronTrigger, t.ExecuteOnceTrigger, t.DateCalendar
+Except, Limited, Only = t.ExceptTrigger, t.LimitedTrigger, t.OnlyTrigger
+limited: Any = partial(Limited, DAILY)
+cron: Any = partial(Cron, "0 2 * * *")
+daily: Any = partial(t.RecurrenceTrigger, "FREQ=DAILY")
+hourly: Any = partial(t.IntervalTrigger, HOUR)
 named: Any = partial(register_calendar, calendar=DateCalendar([]))
 registered: Any = partial(register_calendar, "holidays")
 
-# By their names in the table.
+# Those in the table that are given less than they are made of.
 MAKERS: dict[str, Callable[..., object]] = {
-    "AllOfTrigger": All,
-    "AnyOfTrigger": Any_,
-    "BusinessDays": BusinessDays,
     "CronTrigger": cron,
-    "DelayTrigger": DelayTrigger,
     "ExceptTrigger": partial(Except, DAILY),
-    "ExecuteOnceTrigger": ExecuteOnceTrigger,
-    "IntervalTrigger": IntervalTrigger,
     "LimitedTrigger": limited,
     "OnlyTrigger": partial(Only, DAILY),
-    "RecurrenceTrigger": RecurrenceTrigger,
-    "RuleCalendar": RuleCalendar,
 }
 
 REFUSED: list[tuple[Callable[[], object], str]] = [
     *(
         (partial(make, triggers), message)
-        for make in (Any_, All)
+        for make in (t.AnyOfTrigger, t.AllOfTrigger)
         for triggers, message in (
             ([DAILY] * 101, "must be 1 to 100 triggers, not 101"),
             ([DAILY] * MOST_PARTS, "made of 101 triggers"),
@@ -130,18 +102,18 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
             ([(CHRISTMAS, CHRISTMAS + MOST_DAYS * DAY)], "more than the 100,000"),
         )
     ),
-    (lambda: RuleCalendar("FREQ=DAILY;" * 1000), "text of at most 1000 characters"),
-    (lambda: RuleCalendar("FREQ=YEARLY;BYDAY=\ud800"), "BYDAY"),
+    (lambda: t.RuleCalendar("FREQ=DAILY;" * 1000), "text of at most 1000 characters"),
+    (lambda: t.RuleCalendar("FREQ=YEARLY;BYDAY=\ud800"), "BYDAY"),
     (
-        lambda: RuleCalendar(
+        lambda: t.RuleCalendar(
             "FREQ=MONTHLY;INTERVAL=12;BYMONTHDAY=31", date(2030, 2, 1)
         ),
         "names no day",
     ),
-    (lambda: RuleCalendar("FREQ=DAILY;UNTIL=20200101", CHRISTMAS), "names no day"),
+    (lambda: t.RuleCalendar("FREQ=DAILY;UNTIL=20200101", CHRISTMAS), "names no day"),
     *(
         (partial(make, **arguments), message)
-        for make in (IntervalTrigger, DelayTrigger)
+        for make in (t.IntervalTrigger, DelayTrigger)
         for arguments, message in (
             ({"every": 0 * DAY}, "every must be longer than zero"),
             ({"every": 999 * MICROSECOND}, "at least a millisecond"),
@@ -162,7 +134,7 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
     (lambda: daily(anchored_at=NAIVE), "anchored_at has no time"),
     (lambda: daily(start=NAIVE), "start has no time zone"),
     (
-        lambda: RecurrenceTrigger("DTSTART:20250101T000000Z\nFREQ=DAILY", start=NOON),
+        lambda: t.RecurrenceTrigger("DTSTART:20250101T000000Z\nFREQ=DAILY", start=NOON),
         "starts more than once",
     ),
     (lambda: Cron(5), "must be text"),
@@ -200,6 +172,6 @@ def test_what_can_be_written_as_json_is_refused(
     given: Any, kind: str, message: str
 ) -> None:
     register_calendar("known", DateCalendar([]))
-    make = MAKERS[kind]
+    make = MAKERS.get(kind) or getattr(t, kind)
     with pytest.raises(InvalidTriggerError, match=message):
         make(**given) if isinstance(given, dict) else make(*given)

@@ -10,10 +10,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from go_scheduler.triggers.cron import CronTrigger
-from go_scheduler.triggers.wall_clock_trigger import (
-    WallClockTrigger,
-    check_wall_clock,
-)
+from go_scheduler.triggers.wall_clock_trigger import WallClockTrigger, check_wall_clock
 from tests.case_tables import json_table, table
 from tests.triggers.cron_oracle import DAY, HOUR, fire_times, fire_times_until
 
@@ -47,35 +44,36 @@ class DailyTrigger(WallClockTrigger):
         return found if found >= start else found + DAY
 
 
-class TestValue:
-    def test_a_rule_is_read_once(self) -> None:
-        trigger = DailyTrigger(2)
-        DailyTrigger.rules_read.clear()
+def test_a_rule_is_read_once() -> None:
+    trigger = DailyTrigger(2)
+    DailyTrigger.rules_read.clear()
+    fire_times(trigger, datetime(2024, 1, 1, tzinfo=UTC), 3)
+    trigger.effect(datetime(2024, 1, 1, 7, 30, tzinfo=UTC))
+    trigger.warnings(datetime(2024, 1, 1, tzinfo=UTC))
+    assert DailyTrigger.rules_read == [NEW_YORK]
+
+
+@pytest.mark.parametrize("again", [copy.copy, pickle.dumps])
+def test_what_was_read_is_not_part_of_it(again: object) -> None:
+    assert callable(again)
+    for trigger in (DailyTrigger(2), CronTrigger("* * * * *", NEW_YORK)):
+        fresh = again(trigger)
         fire_times(trigger, datetime(2024, 1, 1, tzinfo=UTC), 3)
-        trigger.effect(datetime(2024, 1, 1, 7, 30, tzinfo=UTC))
-        trigger.warnings(datetime(2024, 1, 1, tzinfo=UTC))
-        assert DailyTrigger.rules_read == [NEW_YORK]
+        assert again(trigger) == fresh
+        assert trigger == type(trigger).from_dict(trigger.to_dict())
 
-    @pytest.mark.parametrize("again", [copy.copy, pickle.dumps])
-    def test_what_was_read_is_not_part_of_it(self, again: object) -> None:
-        assert callable(again)
-        for trigger in (DailyTrigger(2), CronTrigger("* * * * *", NEW_YORK)):
-            fresh = again(trigger)
-            fire_times(trigger, datetime(2024, 1, 1, tzinfo=UTC), 3)
-            assert again(trigger) == fresh
-            assert trigger == type(trigger).from_dict(trigger.to_dict())
 
-    def test_only_choices_that_differ_are_stored(self) -> None:
-        assert DailyTrigger(2).to_dict() == {"hour": 2, "timezone": NEW_YORK}
-        trigger = DailyTrigger(2, gap="skip", overlap="second")
-        assert trigger.to_dict() == {
-            "hour": 2,
-            "timezone": NEW_YORK,
-            "gap": "skip",
-            "overlap": "second",
-        }
-        for each in (DailyTrigger(2), trigger, DailyTrigger(2, overlap="both")):
-            assert DailyTrigger.from_dict(each.to_dict()) == each
+def test_only_choices_that_differ_are_stored() -> None:
+    assert DailyTrigger(2).to_dict() == {"hour": 2, "timezone": NEW_YORK}
+    trigger = DailyTrigger(2, gap="skip", overlap="second")
+    assert trigger.to_dict() == {
+        "hour": 2,
+        "timezone": NEW_YORK,
+        "gap": "skip",
+        "overlap": "second",
+    }
+    for each in (DailyTrigger(2), trigger, DailyTrigger(2, overlap="both")):
+        assert DailyTrigger.from_dict(each.to_dict()) == each
 
 
 @pytest.mark.parametrize(

@@ -24,9 +24,7 @@ from go_scheduler.triggers import (
     register_calendar,
 )
 from go_scheduler.triggers import zones as zones_module
-from go_scheduler.triggers.local_time import (
-    zone_changes,
-)
+from go_scheduler.triggers.local_time import zone_changes
 from go_scheduler.triggers.zones import load_zone
 from tests.triggers.cron_oracle import MICROSECOND, fire_times
 from tests.zones import ZONE, Zones, zones_in
@@ -155,13 +153,12 @@ def test_changes_are_told_in_words() -> None:
     assert zone_changes("UTC", start, end) == []
 
 
-class TestZones:
-    def test_utc_needs_no_time_zone_data(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        def no_zone(key: str) -> ZoneInfo:
-            raise zoneinfo.ZoneInfoNotFoundError(key)
+def test_utc_needs_no_time_zone_data(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_zone(key: str) -> ZoneInfo:
+        raise zoneinfo.ZoneInfoNotFoundError(key)
 
-        monkeypatch.setattr(zones_module, "_zones", {})
-        monkeypatch.setattr(zones_module, "ZoneInfo", no_zone)
-        assert load_zone("UTC") is UTC
-        with pytest.raises(InvalidTriggerError, match="install tzdata"):
-            load_zone("Europe/Berlin")
+    monkeypatch.setattr(zones_module, "_zones", {})
+    monkeypatch.setattr(zones_module, "ZoneInfo", no_zone)
+    assert load_zone("UTC") is UTC
+    with pytest.raises(InvalidTriggerError, match="install tzdata"):
+        load_zone("Europe/Berlin")

@@ -6,12 +6,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, ClassVar, Self, assert_type
 
-from go_scheduler import (
-    CronTrigger,
-    IntervalTrigger,
-    TaskDefinition,
-    Trigger,
-)
+from go_scheduler import CronTrigger, IntervalTrigger, TaskDefinition, Trigger
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
