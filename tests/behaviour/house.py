@@ -85,13 +85,15 @@ def once(after: float = 0, **options: object) -> TaskDefinition:
     return TaskDefinition(trigger=ExecuteOnceTrigger(at(after)), **options)  # type: ignore[arg-type]
 
 
+def several(count: int, after: float = 0, **options: object) -> list[TaskDefinition]:
+    """So many that run once, all at that time."""
+    return [once(after, **options) for _ in range(count)]
+
+
 def every(interval: float, **options: object) -> TaskDefinition:
     """What runs each so many seconds, first at the start."""
     trigger = IntervalTrigger(seconds(interval), anchor=START)
     return TaskDefinition(trigger=trigger, **options)  # type: ignore[arg-type]
-
-
-# Time
 
 
 class FreezingClock(ManualClock):
@@ -179,9 +181,6 @@ def wait_until(condition: Callable[[], object]) -> None:
             return
         threading.Event().wait(0.001)
     raise AssertionError("it never holds")
-
-
-# Handlers
 
 
 @dataclass(eq=False)
@@ -287,9 +286,6 @@ class Later(Executor):
         """Call the first that waits, to its end."""
         future, call = self.waiting.popleft()
         future.set_result(call())
-
-
-# A store that fails
 
 
 class Faults:
@@ -402,9 +398,6 @@ def _id_of(row: Any) -> UUID:
     return found
 
 
-# What is told
-
-
 class Heard:
     """A listener that keeps what it is told, and lets a test wait for it."""
 
@@ -430,9 +423,6 @@ class Heard:
         """Whether there are so many of a kind within so many seconds."""
         with self._condition:
             return self._condition.wait_for(lambda: len(self.of(kind)) >= count, within)
-
-
-# All together
 
 
 class World:
@@ -477,6 +467,15 @@ class World:
         with self.clock.node(name):
             scheduler.start()
         return scheduler
+
+    def begin(
+        self, *definitions: TaskDefinition, name: str = "node", **settings: Any
+    ) -> Scheduler:
+        """A node that has begun these a second later; their runs go on."""
+        node = self.node(self.bench.handler, name, **settings)
+        node.schedule_all(definitions)
+        self.advance(1)
+        return node
 
     def advance(self, count: float) -> None:
         """Let so many seconds pass."""
