@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -38,6 +40,7 @@ from tests.behaviour.house import (
     seconds,
     wait_until,
 )
+from tests.behaviour.store_house import task
 from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
@@ -45,6 +48,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from go_scheduler import TaskInstance
+    from go_scheduler.handlers.registry import Handler
     from go_scheduler.stores import Fired, Put
 
 # No look of the loops comes to help.
@@ -54,6 +58,7 @@ WIDE = {
     "cleanup_window": HOUR,
     "lease": HOUR,
 }
+LATER = ExecuteOnceTrigger(datetime(2999, 1, 1, tzinfo=UTC))
 TASK = TaskDefinition(trigger=OnDemandTrigger(), name="task")
 
 
@@ -64,25 +69,28 @@ def calm(node: Scheduler) -> None:
     )
 
 
+def calm_node(
+    threaded: ThreadedWorld, handler: Handler = lambda _: None, /, **settings: Any
+) -> Scheduler:
+    """One that has a task, and nothing to look for any more."""
+    node = threaded.node(handler, **settings)
+    node.schedule(TASK)
+    calm(node)
+    return node
+
+
 @pytest.mark.parametrize("how", ["schedule", "run_now", "enqueue"])
 def test_what_is_due_when_it_is_created_runs_at_once(
     threaded: ThreadedWorld, how: str
 ) -> None:
     called: list[TaskInstance] = []
-    node = threaded.node(called.append, **WIDE)
-    node.schedule(TASK)
-    calm(node)
+    node = calm_node(threaded, called.append, **WIDE)
     if how == "schedule":
         node.schedule(threaded.now(name="task"))
     elif how == "run_now":
         node.run_now(TASK.id, payload={"order": 7})
     else:
-        stored = TaskDefinition(
-            id=TaskDefinition.id_for("task send"),
-            name="send",
-            trigger=OnDemandTrigger(),
-        )
-        node.schedule(stored)
+        node.schedule(task())
         node.enqueue("send", payload={"order": 7})
     threaded.heard.wait(InstanceFinished)
     [instance] = called
@@ -120,12 +128,7 @@ def test_what_comes_while_others_wait_takes_no_ones_turn(
 
 @pytest.mark.parametrize(
     "options",
-    [
-        {"queue": "other"},
-        {"name": "other"},
-        {"paused": True},
-        {"trigger": ExecuteOnceTrigger},
-    ],
+    [{"queue": "other"}, {"name": "other"}, {"paused": True}, {"trigger": LATER}],
     ids=["queue", "name", "paused", "later"],
 )
 def test_what_may_not_run_here_now_is_left_as_it_is(
@@ -136,12 +139,7 @@ def test_what_may_not_run_here_now_is_left_as_it_is(
     handlers.register("task")(called.append)
     node = threaded.node(handlers, **WIDE)
     calm(node)
-    given = {"name": "task", **options}
-    if "trigger" in options:
-        given["trigger"] = ExecuteOnceTrigger(threaded.clock.now() + HOUR / 2)
-    else:
-        given["trigger"] = ExecuteOnceTrigger(threaded.clock.now())
-    stored = node.schedule(TaskDefinition(**given))
+    stored = node.schedule(replace(threaded.now(name="task"), **options))
     node.schedule(threaded.now(name="task"))
     threaded.heard.wait(InstanceFinished)
     assert node.stop()
@@ -154,17 +152,14 @@ def test_what_may_not_run_here_now_is_left_as_it_is(
 def test_what_is_created_and_whose_answer_is_lost_runs_once(
     threaded: ThreadedWorld, method: str
 ) -> None:
-    node = threaded.node(lambda _: None, runner_window=seconds(0.2))
-    node.schedule(TASK)
-    calm(node)
+    node = calm_node(threaded, runner_window=seconds(0.2))
     threaded.faults.losing.add(method)
     if method == "put_definitions and start":
         node.schedule(threaded.now())
-        threaded.faults.losing.clear()
     else:
         with pytest.raises(StoreUnavailableError):
             node.run_now(TASK.id)
-        threaded.faults.losing.clear()
+    threaded.faults.losing.clear()
     threaded.heard.wait(ClaimAnswerLost)
     threaded.heard.wait(InstanceFinished)
     [instance] = node.list_instances()
@@ -174,21 +169,18 @@ def test_what_is_created_and_whose_answer_is_lost_runs_once(
 def test_what_is_created_is_not_given_back_before_its_answer_is_there(
     threaded: ThreadedWorld,
 ) -> None:
-    node = threaded.node(lambda _: None, runner_window=seconds(0.2))
-    node.schedule(TASK)
-    calm(node)
+    node = calm_node(threaded, runner_window=seconds(0.2))
     asked = threaded.faults.asked
 
-    def claims() -> int:
-        return asked.count("claim_instances")
+    def wait_for_two_claims() -> None:
+        last = asked.count("claim_instances") + 2
+        wait_until(lambda: asked.count("claim_instances") >= last)
 
     def lose_the_answer_to_a_claim() -> None:
         threaded.faults.losing.add("claim_instances")
-        most = claims() + 2
-        wait_until(lambda: claims() >= most)
+        wait_for_two_claims()
         threaded.faults.losing.clear()
-        last = claims() + 2
-        wait_until(lambda: claims() >= last)
+        wait_for_two_claims()
 
     threaded.faults.meanwhile["add_instances and start"] = lose_the_answer_to_a_claim
     node.run_now(TASK.id)
@@ -243,9 +235,7 @@ def test_what_has_the_key_already_does_not_run_again(threaded: ThreadedWorld) ->
 def test_what_is_created_while_it_stops_is_left_to_others(
     threaded: ThreadedWorld, stopped: bool
 ) -> None:
-    node = threaded.node(lambda _: None, **WIDE)
-    node.schedule(TASK)
-    calm(node)
+    node = calm_node(threaded, **WIDE)
     going_on, go = threading.Event(), threading.Event()
 
     def wait() -> None:

@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from go_scheduler import ClaimLostError, OnDemandTrigger, State, TaskDefinition
+from go_scheduler import (
+    ClaimLostError,
+    OnDemandTrigger,
+    State,
+    TaskDefinition,
+    current_run,
+)
 from go_scheduler.events import (
     InstanceFinished,
     InstanceGivenBack,
@@ -72,8 +78,7 @@ def test_another_thread_takes_the_place_of_one_whose_handler_hangs(
     node = threaded.node(hanging(threaded), **SETTINGS)
     stuck = node.schedule(threaded.now())
     threaded.wait_for_hanging()
-    for _ in range(3):
-        node.schedule(threaded.now(name="ok"))
+    node.schedule_all(threaded.now(name="ok") for _ in range(3))
     # Those that waited, and the one that hung once more.
     finished = threaded.leap(HOUR, InstanceFinished, 4)
     assert {each.took is None for each in finished} == {False}
@@ -315,9 +320,6 @@ def test_a_handler_that_hangs_while_the_node_stops_ends_the_wait(
     assert (instance.state, instance.hangs) == (State.PENDING, 1)
 
 
-# Timeouts
-
-
 def test_an_async_handler_is_cancelled_at_its_timeout(threaded: ThreadedWorld) -> None:
     began = threading.Semaphore(0)
     cleaned_up: list[bool] = []
@@ -358,8 +360,6 @@ def test_an_async_handler_that_goes_on_past_its_timeout_is_presumed_hung(
     refused: list[bool] = []
 
     async def handler(instance: TaskInstance) -> None:
-        from go_scheduler import current_run
-
         if instance.attempt > 1:
             return
         began.release()
@@ -395,9 +395,9 @@ def test_a_sync_handler_is_left_behind_at_its_timeout(world: World) -> None:
     assert (told.timeout, told.ended) == (seconds(10), False)
     wait_until(lambda: node.health().stuck_workers == 1)
     world.advance(1)
-    found = world.only()
-    assert (found.runs, found.hangs) == (1, 1)
-    assert (found.error or "").startswith("timed out after 0:00:10\n\nnothing ends a h")
+    assert (world.only().runs, world.only().hangs) == (1, 1)
+    error = world.only().error or ""
+    assert error.startswith("timed out after 0:00:10\n\nnothing ends a h")
     # A late success counts all the same.
     world.bench.calls[0].end()
     world.advance(1)
@@ -405,19 +405,14 @@ def test_a_sync_handler_is_left_behind_at_its_timeout(world: World) -> None:
 
 
 def test_a_timeout_beyond_expire_after_never_acts(world: World) -> None:
-    world.node(world.bench.handler).schedule(
-        once(timeout=MINUTE, expire_after=seconds(10))
-    )
-    world.advance(11)
+    world.begin(once(timeout=MINUTE, expire_after=seconds(10)))
+    world.advance(10)
     assert len(world.heard.of(RunHung)) == 1
     assert world.heard.of(RunTimedOut) == []
 
 
 def test_more_time_moves_no_timeout(world: World) -> None:
-    world.node(world.bench.handler).schedule(
-        once(timeout=MINUTE, expire_after=seconds(30))
-    )
-    world.advance(1)
+    world.begin(once(timeout=MINUTE, expire_after=seconds(30)))
     world.bench.calls[0].run.extend(HOUR)
     world.advance(58.5)
     assert world.heard.of(RunTimedOut) == []
@@ -428,18 +423,17 @@ def test_more_time_moves_no_timeout(world: World) -> None:
 def test_the_schedulers_timeout_holds_for_definitions_that_do_not_say(
     world: World,
 ) -> None:
-    node = world.node(world.bench.handler, timeout=seconds(20))
-    node.schedule(once(name="not"))
-    node.schedule(once(name="own", timeout=seconds(5)))
-    world.advance(6)
+    own = once(name="own", timeout=seconds(5))
+    world.begin(once(name="not"), own, timeout=seconds(20))
+    world.advance(5)
     assert [each.name for each in world.heard.of(RunTimedOut)] == ["own"]
     world.advance(15)
     assert [each.name for each in world.heard.of(RunTimedOut)] == ["own", "not"]
 
 
 def test_a_result_that_comes_just_before_its_timeout_counts(world: World) -> None:
-    world.node(world.bench.handler).schedule(once(timeout=seconds(10)))
-    world.advance(9.99)
+    world.begin(once(timeout=seconds(10)))
+    world.advance(8.99)
     world.bench.end_all()
     world.advance(60)
     assert world.only().state is State.COMPLETED

@@ -185,18 +185,26 @@ class SaysNothing:
         raise AssertionError("it is never called")
 
 
+def call_wrongly(instance: TaskInstance) -> None:
+    SaysNothing()(instance)  # type: ignore[call-arg]
+
+
 @pytest.mark.parametrize("in_a_registry", [False, True])
+@pytest.mark.parametrize(
+    ("handler", "state"),
+    [(SaysNothing(), State.FAILED), (call_wrongly, State.PENDING)],
+    ids=["wrong", "calls another wrongly"],
+)
 def test_a_handler_that_cannot_be_called_so_has_failed_at_once(
-    world: World, in_a_registry: bool
+    world: World, in_a_registry: bool, handler: Any, state: State
 ) -> None:
-    handlers = HandlerRegistry()
-    wrong: Any = SaysNothing()
     if in_a_registry:
-        handlers.register("wrong")(wrong)
-        wrong = handlers
-    world.node(wrong).schedule(once(name="wrong"))
+        handlers = HandlerRegistry()
+        handlers.register("wrong")(handler)
+        handler = handlers
+    world.node(handler).schedule(once(name="wrong"))
     world.advance(1)
-    assert (world.only().state, world.only().runs) == (State.FAILED, 1)
+    assert (world.only().state, world.only().runs) == (state, 1)
     assert "TypeError" in (world.only().error or "")
 
 

@@ -57,8 +57,7 @@ def stopping(node: Scheduler, timeout: timedelta | None = None) -> threading.Thr
 
 def test_what_is_held_is_given_back_and_run_elsewhere_on_time(world: World) -> None:
     one = world.node(world.note, "one")
-    for due in (2, 2, 2.5):
-        one.schedule(once(due))
+    one.schedule_all(map(once, (2, 2, 2.5)))
     world.advance(1.9)
     assert world.states() == {State.CLAIMED: 3}
     before = world.clock.elapsed()
@@ -81,18 +80,14 @@ def test_what_has_started_and_is_not_called_yet_is_given_back_as_well(
     world.clock.advance(seconds(2) - 10 * MILLISECOND)
     assert world.states() == {State.RUNNING: 1}
     one.stop()
-    assert world.called == []
-    assert world.only().runs == 0
+    assert (world.called, world.only().runs) == ([], 0)
     world.node(world.note, "two")
     world.advance(3)
-    assert len(world.called) == 1
-    assert world.only().runs == 1
+    assert (len(world.called), world.only().runs) == (1, 1)
 
 
 def test_a_stop_waits_for_what_runs_and_for_its_record(world: World) -> None:
-    node = world.node(world.bench.handler)
-    node.schedule(once())
-    world.advance(1)
+    node = world.begin(once())
     world.faults.failing["finish_instances"] = StoreUnavailableError("a moment")
     assert node.stop(seconds(3)) is False
     assert world.states() == {State.RUNNING: 1}
@@ -146,11 +141,7 @@ def test_a_deadline_leaves_behind_what_still_runs(threaded: ThreadedWorld) -> No
     assert node.counts()[State.RUNNING] == 1
     # What it does in the end counts all the same, while the process lives.
     threaded.gate.set()
-    for _ in range(FAILED_AFTER * 1000):
-        if node.counts()[State.COMPLETED]:
-            break
-        threading.Event().wait(0.001)
-    assert node.counts()[State.COMPLETED] == 1
+    wait_until(lambda: node.counts()[State.COMPLETED] == 1)
 
 
 @pytest.mark.parametrize(
@@ -165,34 +156,27 @@ def test_a_deadline_leaves_behind_what_still_runs(threaded: ThreadedWorld) -> No
 def test_what_was_left_behind_and_fails_is_given_back_unless_that_was_its_last_run(
     world: World, error: Exception, retry: RetryPolicy, state: State, runs: int
 ) -> None:
-    node = world.node(world.bench.handler)
-    node.schedule(once(retry=retry))
-    world.advance(1)
+    node = world.begin(once(retry=retry))
     if state is State.CANCELLED:
         node.cancel(world.only().id)
         world.advance(7)
     assert node.stop(seconds(0)) is False
     world.bench.calls[0].end(error=error)
     world.advance(1)
-    found = world.only()
-    assert (found.state, found.runs) == (state, runs)
-    left_behind = world.heard.of(RunLeftBehind)
-    assert len(left_behind) == (runs == 0)
+    assert (world.only().state, world.only().runs) == (state, runs)
+    assert len(world.heard.of(RunLeftBehind)) == (runs == 0)
     assert len(world.heard.of(RunFailed)) == (state is State.FAILED)
 
 
 def test_what_was_left_behind_keeps_its_claim(world: World) -> None:
-    one = world.node(world.bench.handler, "one")
-    one.schedule(once(expire_after=HOUR))
-    world.advance(1)
+    one = world.begin(once(expire_after=HOUR), name="one")
     assert one.stop(seconds(0)) is False
     world.node(world.note, "two")
     world.clock.advance(2 * LEASE)
     assert world.called == []
     world.bench.end_all()
     world.advance(1)
-    assert world.only().attempt == 1
-    assert world.only().state is State.COMPLETED
+    assert (world.only().state, world.only().attempt) == (State.COMPLETED, 1)
 
 
 def test_what_an_answer_has_left_unknown_is_given_back_as_it_stops(
@@ -238,12 +222,9 @@ def test_a_stop_with_nothing_to_give_back_waits_for_no_store(world: World) -> No
 
 
 def test_the_others_are_told_at_once_that_it_takes_nothing_more(world: World) -> None:
-    one = world.node(world.bench.handler, "one")
-    client = world.scheduler(None)
-    one.schedule(once())
-    world.advance(1)
+    one = world.begin(once())
     assert one.stop(seconds(0.2)) is False
-    [found] = client.nodes()
+    [found] = world.scheduler(None).nodes()
     assert found.stopping
 
 
@@ -252,21 +233,20 @@ def test_a_handler_or_a_listener_may_stop_its_scheduler(
     threaded: ThreadedWorld, who: str
 ) -> None:
     answers: list[bool] = []
-    nodes: list[Scheduler] = []
 
     def stop(_: object) -> None:
-        answers.append(nodes[0].stop())
+        answers.append(node.stop())
 
     listeners: list[object] = [threaded.heard]
     if who == "a listener":
         listeners.append(hears(InstanceStarted)(stop))
     handler = stop if who == "a handler" else lambda _: None
-    nodes.append(threaded.node(handler, listeners=listeners))
-    nodes[0].schedule(threaded.now())
+    node = threaded.node(handler, listeners=listeners)
+    node.schedule(threaded.now())
     threaded.heard.wait(NodeStopped)
     assert answers == [False]
-    assert nodes[0].stop()
-    assert nodes[0].counts()[State.COMPLETED] == 1
+    assert node.stop()
+    assert node.counts()[State.COMPLETED] == 1
 
 
 def test_an_async_stop_lets_the_loop_go_on_and_answers_alike(

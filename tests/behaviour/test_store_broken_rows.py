@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from go_scheduler import Store, TaskInstance
     from go_scheduler.testing import ManualClock
 
+pytestmark = pytest.mark.slow
 BAD, GOOD = UUID(int=1), UUID(int=2)
 MINUTELY = IntervalTrigger(MINUTE, anchor=START)
 LARGE, SMALL = 2**63 - 1, -(2**63)
@@ -130,17 +131,27 @@ REDIS: Mapping[str, Sequence[str | None]] = {
         *('due_at="soon"', 'body="{{no"', 'result="{{no"', 'claimed_by="{{no"'),
     ],
 }
-DAMAGES = [
-    pytest.param(engine, Damage(of, change), id=f"{engine} {of} {change}")
-    for engine, damages in (
-        ("sqlite", SQLITE),
-        ("postgresql", POSTGRESQL),
-        ("redis", REDIS),
-    )
-    for of, changes in damages.items()
-    for change in changes
-]
-SOME = {"sqlite", "postgresql"}
+
+
+def damages(
+    **engines: Mapping[str, Sequence[str | None]],
+) -> list[Any]:
+    """All cases of a test: on which kind of store what is done to what."""
+    return [
+        pytest.param(engine, Damage(of, change), id=f"{engine} {of} {change}")
+        for engine, things in engines.items()
+        for of, changes in things.items()
+        for change in changes
+    ]
+
+
+def instances(**engines: Sequence[str | None]) -> list[Any]:
+    """The same, if it is done to an instance."""
+    return damages(**{name: {"instance": each} for name, each in engines.items()})
+
+
+DAMAGES = damages(sqlite=SQLITE, postgresql=POSTGRESQL, redis=REDIS)
+SOME = ["sqlite", "postgresql"]
 
 
 @pytest.fixture
@@ -163,7 +174,6 @@ def both(client: Client, **fields: Any) -> list[TaskInstance]:
     return made
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("engine", "how"), DAMAGES)
 def test_all_else_is_listed_runs_fires_is_changed_and_cleaned_up(
     store: Store, store_url: str, hand: House, clock: ManualClock, how: Damage
@@ -208,18 +218,13 @@ def test_all_else_is_listed_runs_fires_is_changed_and_cleaned_up(
         assert left == []
 
 
-ENDED = [
-    pytest.param(engine, Damage("instance", change), id=f"{engine} {change}")
-    for engine, changes in (
-        ("sqlite", ("outcome = 'odd'", "id = 'no id'", "execute_at = 'noon'")),
-        ("postgresql", ("outcome = 'odd'", "execute_at = 'infinity'")),
-        ("redis", ('outcome="odd"', "-attempt", "")),
-    )
-    for change in changes
-]
+ENDED = instances(
+    sqlite=("outcome = 'odd'", "id = 'no id'", "execute_at = 'noon'"),
+    postgresql=("outcome = 'odd'", "execute_at = 'infinity'"),
+    redis=('outcome="odd"', "-attempt", ""),
+)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("engine", "how"), ENDED)
 def test_of_what_has_ended_all_else_is_listed_and_cleaned_up(
     store: Store, store_url: str, hand: House, clock: ManualClock, how: Damage
@@ -248,37 +253,23 @@ def test_of_what_has_ended_all_else_is_listed_and_cleaned_up(
             client.get_definition(good.definition.id)
 
 
-OPEN = [
-    pytest.param(engine, Damage("instance", change), id=f"{engine} {change}")
-    for engine, changes in (
-        (
-            "sqlite",
-            (
-                *(f"expires_at = {each}" for each in (LARGE, SMALL, "'noon'", "1.5")),
-                *(f"{each} = {LARGE}" for each in ("attempt", "runs", "due_at")),
-                "expires_at = -1, due_at = 'x'",
-                "started_at = 'noon'",
-                "worker = x'ff'",
-            ),
-        ),
-        (
-            "postgresql",
-            (
-                *(f"expires_at = '{each}'" for each in ("infinity", "0044-03-15 BC")),
-                *(f"{each} = {LARGE}" for each in ("attempt", "runs")),
-                "started_at = 'infinity'",
-            ),
-        ),
-        (
-            "redis",
-            ("-attempt", "", "runs=1e17", 'expires_at="soon"', 'started_at="once"'),
-        ),
-    )
-    for change in changes
-]
+OPEN = instances(
+    sqlite=(
+        *(f"expires_at = {each}" for each in (LARGE, SMALL, "'noon'", "1.5")),
+        *(f"{each} = {LARGE}" for each in ("attempt", "runs", "due_at")),
+        "expires_at = -1, due_at = 'x'",
+        "started_at = 'noon'",
+        "worker = x'ff'",
+    ),
+    postgresql=(
+        *(f"expires_at = '{each}'" for each in ("infinity", "0044-03-15 BC")),
+        *(f"{each} = {LARGE}" for each in ("attempt", "runs")),
+        "started_at = 'infinity'",
+    ),
+    redis=("-attempt", "", "runs=1e17", 'expires_at="soon"', 'started_at="once"'),
+)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("engine", "how"), OPEN)
 def test_of_runs_all_others_are_kept_ended_and_taken_over(
     house: House, store_url: str, clock: ManualClock, how: Damage
@@ -300,8 +291,7 @@ def test_of_runs_all_others_are_kept_ended_and_taken_over(
     assert house.state(kept) is State.COMPLETED
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("engine", sorted(SOME))
+@pytest.mark.parametrize("engine", SOME)
 @pytest.mark.parametrize("text", ["[1", "nan", "", "[" * 100_000], ids=len)
 def test_of_a_result_that_cannot_be_read_nothing_is_known(
     house: House, store_url: str, text: str
@@ -317,28 +307,24 @@ def test_of_a_result_that_cannot_be_read_nothing_is_known(
     assert "cannot be read: result" in reason
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
-    ("engine", "change"),
-    [
-        ("sqlite", "outcome = 'lunch'"),
-        ("sqlite", "ended_at = 'noon'"),
-        ("postgresql", "outcome = 'lunch'"),
-        ("postgresql", "ended_at = 'infinity'"),
-    ],
+    ("engine", "how"),
+    damages(
+        sqlite={"runs": ("outcome = 'lunch'", "ended_at = 'noon'")},
+        postgresql={"runs": ("outcome = 'lunch'", "ended_at = 'infinity'")},
+    ),
 )
 def test_a_run_that_cannot_be_read_is_left_out(
-    house: House, store_url: str, clock: ManualClock, change: str
+    house: House, store_url: str, clock: ManualClock, how: Damage
 ) -> None:
     run = house.run(retry=RetryPolicy(delay=NOW))
     assert house.fail(run)
-    damage(store_url, Damage("runs", change), BAD, run.id)
+    damage(store_url, how, BAD, run.id)
     clock.advance(NOW)
     assert house.fail(house.again(run))
     assert [each.attempt for each in house.scheduler.list_runs(run.id)] == [2]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("engine", ["sqlite"])
 @pytest.mark.parametrize(
     "change", ["completed_at = 'noon'", "trigger_state = 'odd'", "trigger_kind = 'odd'"]
@@ -362,39 +348,34 @@ def test_an_id_whose_memory_cannot_be_read_runs_again(
         assert len(house.called) == 3
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
-    ("engine", "change"),
-    [
-        *(
-            ("sqlite", each)
-            for each in (
-                "ended = 'odd'",
-                "ended = '[]'",
-                "lateness = '{\"soon\": 1}'",
-                "lateness = '{\"500\": null}'",
+    ("engine", "how"),
+    damages(
+        sqlite={
+            "stats": (
+                *(f"ended = '{each}'" for each in ("odd", "[]")),
+                *(f"lateness = '{{{each}}}'" for each in ('"soon": 1', '"500": null')),
                 "begins_at = begins_at + 0.5",
             )
-        ),
-        ("postgresql", "ended = '[]'"),
-    ],
+        },
+        postgresql={"stats": ("ended = '[]'",)},
+    ),
 )
 def test_what_was_counted_and_cannot_be_read_is_left_out(
-    house: House, store_url: str, clock: ManualClock, change: str
+    house: House, store_url: str, clock: ManualClock, how: Damage
 ) -> None:
     house.answer = lambda _: None
     house.once()
     clock.advance(MINUTE + 10 * SECOND)
     assert len(house.scheduler.stats_since(START)) == 1
-    damage(store_url, Damage("stats", change), BAD, BAD)
+    damage(store_url, how, BAD, BAD)
     house.once()
     clock.advance(MINUTE)
     found = house.scheduler.stats_since(START)
     assert [each.at for each in found] == [START + MINUTE]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("engine", sorted(SOME))
+@pytest.mark.parametrize("engine", SOME)
 @pytest.mark.parametrize("value", ["NULL", "'odd'", "'3'"])
 def test_a_node_whose_queues_cannot_be_read_may_serve_everything(
     house: House, store: Store, store_url: str, clock: ManualClock, value: str
@@ -407,8 +388,7 @@ def test_a_node_whose_queues_cannot_be_read_may_serve_everything(
     assert node.serves("whatever")
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("engine", ["sqlite", "postgresql"])
+@pytest.mark.parametrize("engine", SOME)
 def test_pages_end_though_times_cannot_be_read(
     store: Store, store_url: str, engine: str
 ) -> None:
@@ -425,7 +405,6 @@ def test_pages_end_though_times_cannot_be_read(
     assert sorted(found) == sorted(ids(made))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("engine", ["sqlite"])
 def test_a_note_is_read_as_far_as_it_can_be_kept(store: Store, store_url: str) -> None:
     client = Client(store)
