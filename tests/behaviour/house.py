@@ -21,6 +21,7 @@ from go_scheduler import (
     ExecuteOnceTrigger,
     IntervalTrigger,
     MemoryStore,
+    OnDemandTrigger,
     Run,
     Scheduler,
     State,
@@ -94,6 +95,13 @@ def every(interval: float, **options: object) -> TaskDefinition:
     """What runs each so many seconds, first at the start."""
     trigger = IntervalTrigger(seconds(interval), anchor=START)
     return TaskDefinition(trigger=trigger, **options)  # type: ignore[arg-type]
+
+
+def run_now(node: Scheduler, count: int, **options: object) -> list[TaskInstance]:
+    """Have a new task run so often."""
+    task = TaskDefinition(trigger=OnDemandTrigger(), **options)  # type: ignore[arg-type]
+    stored = node.schedule(task)
+    return [node.run_now(stored.id) for _ in range(count)]
 
 
 class FreezingClock(ManualClock):
@@ -172,6 +180,18 @@ def take(clock: Clock, duration: timedelta) -> None:
     condition = threading.Condition()
     with condition:
         clock.wait(condition, clock.elapsed() + duration)
+
+
+@contextmanager
+def meanwhile(*calls: Callable[[], object]) -> Iterator[None]:
+    """Make calls, each on a thread of its own; at the end all have returned."""
+    threads = [threading.Thread(target=each, daemon=True) for each in calls]
+    for each in threads:
+        each.start()
+    yield
+    for each in threads:
+        each.join(FAILED_AFTER)
+        assert not each.is_alive()
 
 
 def wait_until(condition: Callable[[], object]) -> None:

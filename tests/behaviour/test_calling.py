@@ -11,11 +11,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from go_scheduler import (
-    OnDemandTrigger,
     RetryPolicy,
     SchedulerStateError,
     State,
-    TaskDefinition,
     current_run,
 )
 from go_scheduler.events import (
@@ -25,22 +23,24 @@ from go_scheduler.events import (
     InstanceRetried,
     RunFailed,
 )
-from tests.behaviour.house import HOUR, ThreadedWorld, World, once, several, wait_until
+from tests.behaviour.house import (
+    HOUR,
+    ThreadedWorld,
+    World,
+    once,
+    run_now,
+    several,
+    wait_until,
+)
 from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from go_scheduler import Run, Scheduler, TaskInstance
+    from go_scheduler import Run, TaskInstance
 
 # So that nothing is given back on a slow machine.
 PATIENT = {"lease": HOUR, "runner_window": HOUR / 60}
-
-
-def run_now(node: Scheduler, count: int, **options: object) -> list[TaskInstance]:
-    task = TaskDefinition(trigger=OnDemandTrigger(), **options)  # type: ignore[arg-type]
-    stored = node.schedule(task)
-    return [node.run_now(stored.id) for _ in range(count)]
 
 
 def outcomes(world: ThreadedWorld, count: int) -> set[str]:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 from typing import TYPE_CHECKING, Any
 
 from go_scheduler import (
     HandedOn,
-    OnDemandTrigger,
     RetryAfter,
     RetryPolicy,
     StoreUnavailableError,
-    TaskDefinition,
 )
 from go_scheduler.events import InstanceFinished, ObjectiveBroken, ObjectiveMet
 from go_scheduler.health import Lateness
@@ -24,11 +21,12 @@ from tests.behaviour.house import (
     ThreadedWorld,
     World,
     at,
+    meanwhile,
     once,
+    run_now,
     seconds,
     several,
 )
-from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
     from go_scheduler import TaskInstance
@@ -176,18 +174,8 @@ def test_an_objective_is_broken_and_met_again(world: World) -> None:
 
 def test_counts_lose_nothing_though_many_threads_count(threaded: ThreadedWorld) -> None:
     node = threaded.node(lambda _: None, max_workers=8, runner_window=HOUR / 60)
-    task = node.schedule(TaskDefinition(trigger=OnDemandTrigger()))
-
-    def add() -> None:
-        for _ in range(50):
-            node.run_now(task.id)
-
-    threads = [threading.Thread(target=add) for _ in range(4)]
-    for each in threads:
-        each.start()
-    for each in threads:
-        each.join(FAILED_AFTER)
-    threaded.heard.wait(InstanceFinished, 200)
+    with meanwhile(*[lambda: run_now(node, 50)] * 4):
+        threaded.heard.wait(InstanceFinished, 200)
     assert node.stop()
     found = node.stats_since(threaded.clock.now() - HOUR)
     assert sum(each.lateness.total for each in found) == 200

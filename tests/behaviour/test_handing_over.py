@@ -36,6 +36,7 @@ from tests.behaviour.house import (
     ThreadedWorld,
     World,
     every,
+    meanwhile,
     once,
     seconds,
     wait_until,
@@ -243,20 +244,14 @@ def test_what_is_created_while_it_stops_is_left_to_others(
         assert go.wait(FAILED_AFTER)
 
     threaded.faults.meanwhile["add_instances and start"] = wait
-    adding = threading.Thread(target=lambda: node.run_now(TASK.id))
-    adding.start()
-    assert going_on.wait(FAILED_AFTER)
-    stopping = threading.Thread(target=node.stop)
-    stopping.start()
-    if stopped:
-        # Nobody waits for it.
-        stopping.join(FAILED_AFTER)
-        assert not stopping.is_alive()
-    else:
-        wait_until(lambda: not node.health().ok)
-    go.set()
-    adding.join(FAILED_AFTER)
-    stopping.join(FAILED_AFTER)
+    with meanwhile(lambda: node.run_now(TASK.id)):
+        assert going_on.wait(FAILED_AFTER)
+        with meanwhile(node.stop):
+            if not stopped:
+                wait_until(lambda: not node.health().ok)
+                go.set()
+        # A stop waits for nobody who adds.
+        go.set()
     [instance] = node.list_instances()
     assert (instance.state, instance.runs) == (State.PENDING, 0)
     assert threaded.heard.of(InstanceStarted) == []

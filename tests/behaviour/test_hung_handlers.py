@@ -31,7 +31,9 @@ from tests.behaviour.house import (
     ThreadedWorld,
     World,
     at,
+    meanwhile,
     once,
+    run_now,
     seconds,
     wait_until,
 )
@@ -40,7 +42,7 @@ from tests.patience import FAILED_AFTER
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from go_scheduler import Scheduler, TaskInstance
+    from go_scheduler import TaskInstance
 
 DAY = 24 * HOUR
 # So that nothing lapses in a leap.
@@ -62,14 +64,6 @@ def presume_hung(world: ThreadedWorld, count: int = 1) -> None:
     told = len(world.heard.of(RunHung))
     world.wait_for_hanging(count)
     world.leap(HOUR, RunHung, told + count)
-
-
-def enqueue(node: Scheduler, count: int, **options: object) -> TaskDefinition:
-    task = TaskDefinition(trigger=OnDemandTrigger(), **options)  # type: ignore[arg-type]
-    stored = node.schedule(task)
-    for _ in range(count):
-        node.run_now(stored.id)
-    return stored
 
 
 def test_another_thread_takes_the_place_of_one_whose_handler_hangs(
@@ -201,18 +195,18 @@ def test_of_a_definition_of_which_three_hang_nothing_more_is_called_here(
 
     settings = {**SETTINGS, "max_workers": 8}
     node = threaded.node(handler, **settings, max_hung=10)
-    task = enqueue(node, 3, name="stuck")
+    [stuck, *_] = run_now(node, 3, name="stuck")
     presume_hung(threaded, 3)
     wait_until(lambda: node.health().stuck_workers == 3)
     threaded.heard.events.clear()
-    made = {node.run_now(task.id).id for _ in range(2)}
+    made = {node.run_now(stuck.definition_id).id for _ in range(2)}
     # Those that are to run again are given back as well.
     given_back = threaded.heard.of(InstanceGivenBack)
     while not made.issubset(each.instance_id for each in given_back):
         given_back = threaded.heard.wait(InstanceGivenBack, len(given_back) + 1)
     assert {each.reason for each in given_back} == {"3 runs of stuck hang here"}
     assert node.health().trouble is None
-    enqueue(node, 2, name="ok")
+    run_now(node, 2, name="ok")
     threaded.heard.wait(InstanceFinished, 2)
     # Another node may have them.
     other = threaded.node(handler, **settings, max_hung=10).health().node
@@ -247,12 +241,12 @@ def test_those_of_one_definition_leave_spare_workers_to_others(
     node = threaded.node(
         hanging(threaded), **{**SETTINGS, "max_workers": 6}, max_hung=4
     )
-    enqueue(node, 4, name="stuck")
+    run_now(node, 4, name="stuck")
     presume_hung(threaded, 4)
     # Three have been replaced; the fourth keeps its worker.
     wait_until(lambda: (node.health().stuck_workers, node.health().busy) == (4, 1))
     assert node.health().trouble is None
-    enqueue(node, 6, name="ok")
+    run_now(node, 6, name="ok")
     threaded.heard.wait(InstanceFinished, 6)
 
 
@@ -310,11 +304,9 @@ def test_a_handler_that_hangs_while_the_node_stops_ends_the_wait(
     node.schedule(threaded.now())
     threaded.wait_for_hanging()
     stopped: list[bool] = []
-    stopping = threading.Thread(target=lambda: stopped.append(node.stop()))
-    stopping.start()
-    wait_until(lambda: not node.health().ok)
-    threaded.leap(HOUR, RunHung)
-    stopping.join(FAILED_AFTER)
+    with meanwhile(lambda: stopped.append(node.stop())):
+        wait_until(lambda: not node.health().ok)
+        threaded.leap(HOUR, RunHung)
     assert stopped == [False]
     [instance] = node.list_instances()
     assert (instance.state, instance.hangs) == (State.PENDING, 1)

@@ -44,14 +44,6 @@ class OwnShop(Shop):
         self.world = World(lambda clock: open_store(url, clock=clock))
         METADATA.create_all(self.engine)
 
-    def complete(self, *, commits: bool = True) -> None:
-        """Write an order, and complete the run with it."""
-        with suppress(RollBack), self.engine.begin() as connection:
-            self.order(connection)
-            current_run().complete_in(connection)
-            if not commits:
-                raise RollBack
-
 
 @pytest.fixture
 def shop(own_file: Path) -> Iterator[OwnShop]:

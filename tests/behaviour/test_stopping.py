@@ -10,12 +10,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from go_scheduler import (
-    OnDemandTrigger,
     RetryAfter,
     RetryPolicy,
     State,
     StoreUnavailableError,
-    TaskDefinition,
 )
 from go_scheduler.events import (
     InstanceGivenBack,
@@ -35,7 +33,9 @@ from tests.behaviour.house import (
     ThreadedWorld,
     World,
     every,
+    meanwhile,
     once,
+    run_now,
     seconds,
     wait_until,
 )
@@ -43,16 +43,8 @@ from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from datetime import timedelta
 
-    from go_scheduler import Scheduler, TaskInstance
-
-
-def stopping(node: Scheduler, timeout: timedelta | None = None) -> threading.Thread:
-    """A thread that stops a node."""
-    thread = threading.Thread(target=lambda: node.stop(timeout), daemon=True)
-    thread.start()
-    return thread
+    from go_scheduler import TaskInstance
 
 
 def test_what_is_held_is_given_back_and_run_elsewhere_on_time(world: World) -> None:
@@ -98,14 +90,8 @@ def test_a_stop_answers_whether_all_came_back(threaded: ThreadedWorld) -> None:
     node.schedule(threaded.now())
     threaded.wait_for_hanging()
     answers: list[bool] = []
-    waiting = [
-        threading.Thread(target=lambda: answers.append(node.stop())) for _ in range(3)
-    ]
-    for each in waiting:
-        each.start()
-    threaded.gate.set()
-    for each in waiting:
-        each.join(FAILED_AFTER)
+    with meanwhile(*[lambda: answers.append(node.stop())] * 3):
+        threaded.gate.set()
     assert answers == [True] * 3
     assert node.counts()[State.COMPLETED] == 1
     assert node.stop()
@@ -116,17 +102,14 @@ def test_nothing_more_begins_once_a_stop_has_been_asked_for(
     threaded: ThreadedWorld,
 ) -> None:
     node = threaded.node(lambda _: threaded.hang(), max_workers=1, lease=HOUR)
-    task = node.schedule(TaskDefinition(trigger=OnDemandTrigger()))
-    for _ in range(3):
-        node.run_now(task.id)
+    [made, *_] = run_now(node, 3)
     threaded.wait_for_hanging()
-    thread = stopping(node)
-    wait_until(lambda: node.health().trouble or not node.health().ok)
-    threaded.gate.set()
-    thread.join(FAILED_AFTER)
+    with meanwhile(node.stop):
+        wait_until(lambda: node.health().trouble or not node.health().ok)
+        threaded.gate.set()
     assert len(threaded.heard.of(InstanceStarted)) == 1
     assert node.counts()[State.PENDING] == 2
-    node.run_now(task.id)
+    node.run_now(made.definition_id)
     assert node.counts()[State.PENDING] == 3
 
 

@@ -9,7 +9,6 @@ import subprocess
 import sys
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
-from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -20,6 +19,7 @@ from go_scheduler.client import Client
 from go_scheduler.errors import StoreError
 from go_scheduler.stores import open_store
 from go_scheduler.testing.clock import START
+from tests.behaviour.house import meanwhile
 from tests.behaviour.store_house import (
     HOUR,
     SECOND,
@@ -118,13 +118,8 @@ def test_too_few_connections_delay_and_do_not_lock(
     with opened(store_url, clock, pool_size=1) as store:
         client = Client(store)
         client.check()
-        threads = [
-            Thread(target=client.schedule, args=[once(START + HOUR)]) for _ in range(8)
-        ]
-        for each in threads:
-            each.start()
-        for each in threads:
-            each.join(FAILED_AFTER)
+        with meanwhile(*[lambda: client.schedule(once(START + HOUR))] * 8):
+            pass
         assert len(client.list_definitions()) == 8
 
 

@@ -86,10 +86,6 @@ LOUD: dict[str, tuple[Any, News]] = {
         News.DEFINITIONS,
     ),
     "enqueued": (lambda client, _: client.enqueue("send"), News.INSTANCES),
-    "an edit": (
-        lambda client, of: client.schedule(once(id=of.id)),
-        News.ANYTHING,
-    ),
     "a resume": (
         lambda client, of: (client.pause(of.id), client.resume(of.id)),
         News.ANYTHING,
@@ -107,6 +103,15 @@ def test_a_hint_says_what_is_new(store: Store, loud: str) -> None:
     with listening(store) as hints:
         write(client, of)
         assert hints.wait() is news
+
+
+@pytest.mark.parametrize("engine", TOLD)
+def test_an_edit_that_makes_something_due_is_told(store: Store) -> None:
+    client = Client(store)
+    of = client.schedule(once(START + HOUR))
+    with listening(store) as hints:
+        client.schedule(once(id=of.id))
+        assert hints.wait() & News.DEFINITIONS
 
 
 @pytest.mark.parametrize("engine", TOLD)
