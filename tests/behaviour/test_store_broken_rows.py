@@ -31,9 +31,10 @@ from tests.behaviour.store_house import (
     pages,
     running,
 )
+from tests.case_tables import table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator
 
     from go_scheduler import Store, TaskInstance
     from go_scheduler.testing import ManualClock
@@ -41,116 +42,20 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.slow
 BAD, GOOD = UUID(int=1), UUID(int=2)
 MINUTELY = IntervalTrigger(MINUTE, anchor=START)
-LARGE, SMALL = 2**63 - 1, -(2**63)
-
-SQLITE: Mapping[str, Sequence[str | None]] = {
-    "definition": [
-        *(f"next_fire_time = {each}" for each in (LARGE, SMALL, -(2**60), "1.5")),
-        *(f"{each} = 'noon'" for each in ("next_fire_time", "completed_at")),
-        *(f"{each} = 'noon'" for each in ("created_at", "paused_at", "revision")),
-        *(f"expire_after = {each}" for each in ("'soon'", -1)),
-        *(f"queue = {each}" for each in ("x'ff'", "''")),
-        "paused = 'maybe'",
-        "note = x'ff'",
-    ],
-    "contents": [
-        None,
-        *(f"trigger_kind = {each}" for each in ("'unheard of'", "x'ff'")),
-        *(f"trigger_state = {each}" for each in ("'{'", "printf('%.*c', 99999, '[')")),
-        *(f"metadata = {each}" for each in ("'{'", "'[1]'", "CAST(x'22ff22' AS TEXT)")),
-        *(f"policies = '{each}'" for each in ("[]", '{"unheard-of": 1}')),
-        'policies = \'{"retry": {"unheard-of": 1}}\'',
-        "name = x'ff'",
-    ],
-    "instance": [
-        *(f"id = '{each}'" for each in ("6BA7B8109DAD11D180B400C04FD430C8", "no id")),
-        "definition_key = 'nobody''s'",
-        *(f"expire_after = {each}" for each in (LARGE, SMALL, "'soon'", "1.5")),
-        *(f"due_at = {each}" for each in (LARGE, -(2**62), "'noon'")),
-        *(f"claimable_at = {each}" for each in (SMALL, "'noon'")),
-        f"due_at = {SMALL}, claimable_at = {SMALL}",
-        *(f"{each} = 'noon'" for each in ("fire_time", "execute_at", "expires_at")),
-        *(f"{each} = 'noon'" for each in ("started_at", "claimed_by", "attempt")),
-        *(f"{each} = {LARGE}" for each in ("attempt", "runs")),
-        *(f"error = {each}" for each in ("x'ff'", "CAST(x'ff' AS TEXT)")),
-        "runs = 'many'",
-        "cancel_requested = 'maybe'",
-        "skipped_count = 'some'",
-        "payload = '[1'",
-    ],
-}
-POSTGRESQL: Mapping[str, Sequence[str | None]] = {
-    "definition": [
-        *(
-            f"next_fire_time = '{each}'"
-            for each in ("infinity", "-infinity", "20000-01-01", "0044-03-15 BC")
-        ),
-        "expire_after = -1",
-        "completed_at = 'infinity'",
-    ],
-    "contents": [
-        None,
-        "trigger_kind = 'unheard of'",
-        "trigger_state = '{'",
-        "metadata = '{'",
-        "policies = '[]'",
-    ],
-    "instance": [
-        *(
-            f"{each} = 'infinity'"
-            for each in ("fire_time", "execute_at", "due_at", "claimable_at")
-        ),
-        "due_at = '0044-03-15 BC', claimable_at = '0044-03-15 BC'",
-        "definition_key = gen_random_uuid()",
-        "frozen = true",
-        "completed_at = now(), outcome = 'failed'",
-        "claimed_by = gen_random_uuid()",
-        *(f"{each} = {LARGE}" for each in ("attempt", "runs")),
-        "payload = '[1'",
-    ],
-}
-REDIS: Mapping[str, Sequence[str | None]] = {
-    "definition": [
-        *("#", "", None),
-        *(f"-{each}" for each in ("id", "queue", "priority", "revision", "overlap")),
-        *(f"-{each}" for each in ("when_full", "named")),
-        *('id="another"', 'trigger_kind="nobody\'s"', 'queue=""', 'priority="high"'),
-        *("revision=Infinity", "revision={}", "max_queue=NaN", 'pause_since="once"'),
-        # Scripts read a hexadecimal number, and nobody else does.
-        *('expire_after="soon"', "revision=0x1"),
-    ],
-    "contents": [
-        *("#", "", "[]", "{}\n{}\n{}\n[[1], null, {}]", "{}\n[]\n{}\n[]"),
-        "no JSON\n{}\n{}\n[]",
-    ],
-    "instance": [
-        *("#", "", None),
-        *(f"-{each}" for each in ("queue", "priority", "of", "runs")),
-        *(f"-{each}" for each in ("execute_at", "due_at", "attempt", "hangs")),
-        *("attempt=Infinity", "runs=1e17", "hangs=0.5", "of=null", "of={}"),
-        *('due_at="soon"', 'body="{{no"', 'result="{{no"', 'claimed_by="{{no"'),
-    ],
-}
 
 
-def damages(
-    **engines: Mapping[str, Sequence[str | None]],
-) -> list[Any]:
-    """All cases of a test: on which kind of store what is done to what."""
+def damages(name: str) -> list[Any]:
+    """The cases of a table: on which kind of store what is done to what."""
     return [
-        pytest.param(engine, Damage(of, change), id=f"{engine} {of} {change}")
-        for engine, things in engines.items()
-        for of, changes in things.items()
-        for change in changes
+        pytest.param(
+            engine,
+            Damage(of, None if change == "(deleted)" else change),
+            id=f"{engine} {of} {change}",
+        )
+        for engine, of, change in table(f"behaviour/{name}")
     ]
 
 
-def instances(**engines: Sequence[str | None]) -> list[Any]:
-    """The same, if it is done to an instance."""
-    return damages(**{name: {"instance": each} for name, each in engines.items()})
-
-
-DAMAGES = damages(sqlite=SQLITE, postgresql=POSTGRESQL, redis=REDIS)
 SOME = ["sqlite", "postgresql"]
 
 
@@ -174,7 +79,7 @@ def both(client: Client, **fields: Any) -> list[TaskInstance]:
     return made
 
 
-@pytest.mark.parametrize(("engine", "how"), DAMAGES)
+@pytest.mark.parametrize(("engine", "how"), damages("damages"))
 def test_all_else_is_listed_runs_fires_is_changed_and_cleaned_up(
     store: Store, store_url: str, hand: House, clock: ManualClock, how: Damage
 ) -> None:
@@ -218,14 +123,7 @@ def test_all_else_is_listed_runs_fires_is_changed_and_cleaned_up(
         assert left == []
 
 
-ENDED = instances(
-    sqlite=("outcome = 'odd'", "id = 'no id'", "execute_at = 'noon'"),
-    postgresql=("outcome = 'odd'", "execute_at = 'infinity'"),
-    redis=('outcome="odd"', "-attempt", ""),
-)
-
-
-@pytest.mark.parametrize(("engine", "how"), ENDED)
+@pytest.mark.parametrize(("engine", "how"), damages("damages_of_ended"))
 def test_of_what_has_ended_all_else_is_listed_and_cleaned_up(
     store: Store, store_url: str, hand: House, clock: ManualClock, how: Damage
 ) -> None:
@@ -253,24 +151,7 @@ def test_of_what_has_ended_all_else_is_listed_and_cleaned_up(
             client.get_definition(good.definition.id)
 
 
-OPEN = instances(
-    sqlite=(
-        *(f"expires_at = {each}" for each in (LARGE, SMALL, "'noon'", "1.5")),
-        *(f"{each} = {LARGE}" for each in ("attempt", "runs", "due_at")),
-        "expires_at = -1, due_at = 'x'",
-        "started_at = 'noon'",
-        "worker = x'ff'",
-    ),
-    postgresql=(
-        *(f"expires_at = '{each}'" for each in ("infinity", "0044-03-15 BC")),
-        *(f"{each} = {LARGE}" for each in ("attempt", "runs")),
-        "started_at = 'infinity'",
-    ),
-    redis=("-attempt", "", "runs=1e17", 'expires_at="soon"', 'started_at="once"'),
-)
-
-
-@pytest.mark.parametrize(("engine", "how"), OPEN)
+@pytest.mark.parametrize(("engine", "how"), damages("damages_of_runs"))
 def test_of_runs_all_others_are_kept_ended_and_taken_over(
     house: House, store_url: str, clock: ManualClock, how: Damage
 ) -> None:
@@ -307,13 +188,7 @@ def test_of_a_result_that_cannot_be_read_nothing_is_known(
     assert "cannot be read: result" in reason
 
 
-@pytest.mark.parametrize(
-    ("engine", "how"),
-    damages(
-        sqlite={"runs": ("outcome = 'lunch'", "ended_at = 'noon'")},
-        postgresql={"runs": ("outcome = 'lunch'", "ended_at = 'infinity'")},
-    ),
-)
+@pytest.mark.parametrize(("engine", "how"), damages("damages_of_former_runs"))
 def test_a_run_that_cannot_be_read_is_left_out(
     house: House, store_url: str, clock: ManualClock, how: Damage
 ) -> None:
@@ -348,19 +223,7 @@ def test_an_id_whose_memory_cannot_be_read_runs_again(
         assert len(house.called) == 3
 
 
-@pytest.mark.parametrize(
-    ("engine", "how"),
-    damages(
-        sqlite={
-            "stats": (
-                *(f"ended = '{each}'" for each in ("odd", "[]")),
-                *(f"lateness = '{{{each}}}'" for each in ('"soon": 1', '"500": null')),
-                "begins_at = begins_at + 0.5",
-            )
-        },
-        postgresql={"stats": ("ended = '[]'",)},
-    ),
-)
+@pytest.mark.parametrize(("engine", "how"), damages("damages_of_counts"))
 def test_what_was_counted_and_cannot_be_read_is_left_out(
     house: House, store_url: str, clock: ManualClock, how: Damage
 ) -> None:
