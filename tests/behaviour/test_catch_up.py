@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, ClassVar
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from go_scheduler import (
+    AnyOfTrigger,
     CatchUp,
     DelayTrigger,
     ExecuteOnceTrigger,
@@ -25,6 +24,8 @@ from go_scheduler.testing.clock import START
 from tests.behaviour.house import HOUR, MINUTE, SECOND, World, at, every, once, seconds
 
 if TYPE_CHECKING:
+    from datetime import timedelta
+
     from go_scheduler.models import Skipped
 
 LATER = "missed by more than the grace of {0.grace}; a later fire time ran instead"
@@ -36,19 +37,7 @@ WITHIN = "missed by more than {0.within}, within which it would be caught up"
 ONE, FIVE = CatchUp(grace=MINUTE), CatchUp(grace=seconds(5))
 BOUNDED = CatchUp(grace=seconds(1), within=seconds(10))
 NONE = CatchUp(mode="none", grace=seconds(5))
-
-
-@dataclass(frozen=True)
-class Listed(Trigger):
-    """A user's trigger that fires at some times."""
-
-    kind: ClassVar[str] = "tests.behaviour.listed"
-
-    times: tuple[datetime, ...]
-
-    def next_fire_time(self, after: datetime) -> datetime | None:
-        found = bisect_right(self.times, after)
-        return self.times[found] if found < len(self.times) else None
+SOME = CatchUp(mode="all", within=seconds(50))
 
 
 def due(trigger: Trigger, catch_up: CatchUp | None, **options: Any) -> TaskDefinition:
@@ -89,9 +78,6 @@ def the_skipped(world: World) -> tuple[float, float, int, str]:
     return first, (one.last - START).total_seconds(), one.count, one.reason
 
 
-# The three modes
-
-
 @pytest.mark.parametrize(
     ("policy", "late", "runs", "leaves_out", "why"),
     [
@@ -108,13 +94,7 @@ def the_skipped(world: World) -> tuple[float, float, int, str]:
         (BOUNDED, 110.000001, [], (0, 100, 6), WITHIN),
         # All of it runs, or as far back as is said.
         (CatchUp(mode="all"), 110, [0, 20, 40, 60, 80, 100], None, ""),
-        (
-            CatchUp(mode="all", within=seconds(50)),
-            110,
-            [60, 80, 100],
-            (0, 40, 3),
-            WITHIN,
-        ),
+        (SOME, 110, [60, 80, 100], (0, 40, 3), WITHIN),
         # None of it runs.
         (NONE, 110, [], (0, 100, 6), NOTHING),
         (NONE, 105, [100], (0, 80, 5), NOTHING),
@@ -184,34 +164,18 @@ def test_what_is_later_than_its_drop_after_is_dropped_one_offs_too(
     world.advance(0)
     assert len(world.called) == runs
     if not runs:
-        assert the_skipped(world) == (
-            0,
-            0,
-            1,
-            "late by more than its drop_after of 0:05:00",
-        )
-    [found] = [x for x in world.store.select_definitions() if x.id == stored.id]
-    assert found.completed_at is not None
+        said = "late by more than its drop_after of 0:05:00"
+        assert the_skipped(world) == (0, 0, 1, said)
+    assert world.store.get_definition(stored.id).completed_at is not None
 
 
 def test_the_latest_runs_beside_what_fires_soon(world: World) -> None:
-    times = tuple(map(at, (0, 60, 150, 152)))
-    starts_late(world, due(Listed(times), CatchUp(grace=10 * SECOND)), seconds(149))
+    times = [ExecuteOnceTrigger(at(each)) for each in (0, 60, 150, 152)]
+    of = due(AnyOfTrigger(times), CatchUp(grace=10 * SECOND))
+    starts_late(world, of, seconds(149))
     world.advance(10)
     assert ran(world) == [60, 150, 152]
     assert the_skipped(world)[:3] == (0, 0, 1)
-
-
-# Very many
-
-
-# Each fire time of any series is served, once
-
-
-# With a jitter
-
-
-# What was made in time, and comes late to its claim
 
 
 def test_what_was_made_ahead_is_skipped_if_a_later_one_has_passed(
@@ -224,10 +188,10 @@ def test_what_was_made_ahead_is_skipped_if_a_later_one_has_passed(
     world.node(world.note)
     world.advance(0)
     assert ran(world) == [100]
-    reasons = {each.reason for each in world.heard.of(InstanceDropped)}
-    assert reasons == {
+    said = (
         "missed by more than the grace of 0:00:05; a later fire time has passed since"
-    }
+    )
+    assert {each.reason for each in world.heard.of(InstanceDropped)} == {said}
     assert len(skipped(world)) == 4
 
 

@@ -245,55 +245,53 @@ def test_a_listener_in_place_may_start_its_scheduler(
     assert scheduler.stop()
 
 
-class TestInRealTime:
-    def test_a_stop_is_heard_and_leaves_no_thread(self) -> None:
-        told: list[Event] = []
+def test_in_real_time_a_stop_is_heard_and_leaves_no_thread() -> None:
+    told: list[Event] = []
+    before = set(threading.enumerate())
+    with Scheduler(print, listeners=[told.append]):
+        pass
+    assert [type(each) for each in told] == [NodeStarted, NodeStopped]
+    started = set(threading.enumerate()) - before
+    assert not [each for each in started if each.name.startswith(LISTENER)]
 
-        def listen(event: Event) -> None:
-            told.append(event)
 
-        before = set(threading.enumerate())
-        with Scheduler(print, listeners=[listen]):
-            pass
-        assert [type(each) for each in told] == [NodeStarted, NodeStopped]
-        started = set(threading.enumerate()) - before
-        assert not [each for each in started if each.name.startswith(LISTENER)]
+def test_a_listener_that_blocks_delays_no_run_and_no_stop_for_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(node, "_LISTENING", timedelta(milliseconds=10))
+    goes_on, ran = threading.Event(), threading.Event()
 
-    def test_a_listener_that_blocks_delays_no_run_and_no_stop_for_long(
-        self, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(node, "_LISTENING", timedelta(milliseconds=10))
-        goes_on, ran = threading.Event(), threading.Event()
+    def block(_: Event) -> None:
+        assert goes_on.wait(FAILED_AFTER)
 
-        def block(_: Event) -> None:
+    with Scheduler(lambda _: ran.set(), listeners=[block]) as scheduler:
+        scheduler.schedule(once(SystemClock().now()))
+        assert ran.wait(FAILED_AFTER)
+    assert not goes_on.is_set()
+    goes_on.set()
+
+
+def test_what_a_listener_is_too_slow_for_is_counted_in_the_health(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(delivery, "MOST_WAITING", 0)
+    scheduler = Scheduler(print, listeners=[print])
+    for _ in range(3):
+        scheduler.schedule(once(SystemClock().now()))
+    assert scheduler.health().events_dropped == 3
+
+
+def test_an_event_loop_goes_on_while_a_listener_hears_of_the_stop() -> None:
+    goes_on = threading.Event()
+
+    def block(event: Event) -> None:
+        if isinstance(event, NodeStopped):
             assert goes_on.wait(FAILED_AFTER)
 
-        with Scheduler(lambda _: ran.set(), listeners=[block]) as scheduler:
-            scheduler.schedule(once(SystemClock().now()))
-            assert ran.wait(FAILED_AFTER)
-        assert not goes_on.is_set()
-        goes_on.set()
+    async def live() -> None:
+        loop = asyncio.get_running_loop()
+        async with Scheduler(print, listeners=[block]):
+            loop.call_later(0.01, goes_on.set)
 
-    def test_what_a_listener_is_too_slow_for_is_counted_in_the_health(
-        self, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(delivery, "MOST_WAITING", 0)
-        scheduler = Scheduler(print, listeners=[print])
-        for _ in range(3):
-            scheduler.schedule(once(SystemClock().now()))
-        assert scheduler.health().events_dropped == 3
-
-    def test_an_event_loop_goes_on_while_a_listener_hears_of_the_stop(self) -> None:
-        goes_on = threading.Event()
-
-        def block(event: Event) -> None:
-            if isinstance(event, NodeStopped):
-                assert goes_on.wait(FAILED_AFTER)
-
-        async def live() -> None:
-            loop = asyncio.get_running_loop()
-            async with Scheduler(print, listeners=[block]):
-                loop.call_later(0.01, goes_on.set)
-
-        asyncio.run(live())
-        assert goes_on.is_set()
+    asyncio.run(live())
+    assert goes_on.is_set()
