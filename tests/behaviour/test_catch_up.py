@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from go_scheduler import (
-    AnyOfTrigger,
     CatchUp,
     DelayTrigger,
     ExecuteOnceTrigger,
@@ -21,6 +20,7 @@ from go_scheduler import (
 from go_scheduler.events import InstanceDropped, InstanceSkipped, RunFailed
 from go_scheduler.stores.filters import Filter
 from go_scheduler.testing.clock import START
+from go_scheduler.triggers import AnyOfTrigger
 from tests.behaviour.house import HOUR, MINUTE, SECOND, World, at, every, once, seconds
 
 if TYPE_CHECKING:

@@ -12,7 +12,6 @@ from go_scheduler import (
     Fail,
     GiveBack,
     HandlerRegistry,
-    Job,
     OnDemandTrigger,
     RetryAfter,
     RetryPolicy,
@@ -616,40 +615,15 @@ def test_without_a_retention_all_else_is_kept_for_a_lease(world: World) -> None:
         if name == "fails" or (name, instance.runs) == ("retried", 1):
             raise ValueError("no paper")
 
+    retry = {n: RetryPolicy(max_attempts=n, delay=SECOND) for n in (1, 2)}
     node = world.node(handler, retention=ZERO)
-    again = RetryPolicy(max_attempts=2, delay=SECOND)
-    never = RetryPolicy(max_attempts=1)
-    node.schedule(once(name="retried", retry=again))
-    node.schedule(once(name="fails", retry=never))
-    node.schedule(once(name="alone", lock="printer"))
-    id = TaskDefinition.id_for("task keyed")
-    node.schedule(TaskDefinition(id=id, trigger=OnDemandTrigger(), name="keyed"))
-    node.enqueue("keyed", key="order 7")
-    [waits] = node.enqueue_all("keyed", [Job(at=at(60))])
-    assert node.cancel(waits.id) is Cancelled.CANCELLED
-    world.advance(5)
-    kept = [
-        ("alone", State.COMPLETED),
-        ("fails", State.FAILED),
-        ("keyed", State.CANCELLED),
-        ("keyed", State.COMPLETED),
-        ("retried", State.COMPLETED),
-    ]
-    found = [(each.definition.name, each.state) for each in world.store.select()]
-    assert sorted(found) == kept
-    world.advance(14)
-    assert len(world.store.select()) == len(kept)
+    node.schedule(once(name="retried", retry=retry[2]))
+    node.schedule(once(name="fails", retry=retry[1]))
+    world.advance(19)
+    found = {each.definition.name: each.state for each in world.store.select()}
+    assert found == {"fails": State.FAILED, "retried": State.COMPLETED}
     world.advance(60)
     assert len(world.store.select()) == 0
-
-
-def test_without_a_retention_a_definition_that_waits_goes_on(world: World) -> None:
-    node = world.node(world.note, retention=ZERO)
-    made = node.schedule(TaskDefinition(trigger=DelayTrigger(seconds(10))))
-    world.advance(35)
-    assert world.times == [10, 20, 30]
-    assert len(world.store.select()) == 0
-    assert world.store.get_definition(made.id).next_fire_time is not None
 
 
 def test_the_end_of_what_was_deleted_is_told_though_its_answer_was_lost(

@@ -38,20 +38,14 @@ from go_scheduler.events import (
     NodeStarted,
     NodeStopped,
     NoticeGiven,
-    ResultLost,
     RunEnded,
     delivery,
     hears,
 )
-from go_scheduler.events.event_bus import Events
-from go_scheduler.events.listening import checked_listeners
 from go_scheduler.models import Cancelled, Outcome, TaskInstance
 from go_scheduler.run import HandedOn
-from go_scheduler.running.calling.workers import Threads
-from go_scheduler.running.held import HeldRun
-from go_scheduler.testing.builders import LEASE, SECOND
+from go_scheduler.testing.builders import SECOND
 from go_scheduler.testing.clock import START
-from tests.conftest import instance
 from tests.events.house import House
 from tests.patience import FAILED_AFTER
 
@@ -173,29 +167,6 @@ def test_a_run_was_asked_to_stop(clock: ManualClock, store: Store) -> None:
     assert told == [first]
     assert (first.instance_id, first.attempt) == (instance.id, instance.attempt)
     assert first.worker == "anna"
-
-
-def test_a_call_of_which_nobody_can_tell_is_told(clock: ManualClock) -> None:
-    told: list[Event] = []
-    called = threading.Event()
-
-    def call(_: HeldRun) -> None:
-        called.set()
-        raise ZeroDivisionError("by zero")
-
-    events = Events(checked_listeners([told.append]), clock)
-    before = set(threading.enumerate())
-    threads = Threads(call, most=1, events=events)
-    run = HeldRun(instance(expires_at=START + LEASE), expire_after=SECOND)
-    threads.submit(run)
-    assert called.wait(FAILED_AFTER)
-    threads.stop()
-    for thread in set(threading.enumerate()) - before:
-        thread.join(FAILED_AFTER)
-    [event] = told
-    assert isinstance(event, ResultLost)
-    assert event.error == "ZeroDivisionError('by zero')"
-    assert event.instance_id == run.instance.id
 
 
 def test_a_start_and_a_stop_are_told(house: House) -> None:
