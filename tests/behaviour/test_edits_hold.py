@@ -99,10 +99,11 @@ def test_what_is_edited_while_a_store_answers_is_not_called(
         world.advance(1)
         maker.stop()
     world.faults.meanwhile[call] = lambda: edit(client, kind, definition.id)
-    world.node(world.note)
+    node = world.node(world.note)
     world.advance(10)
     assert call not in world.faults.meanwhile
     assert world.called == []
+    assert (node.health().waiting, node.health().busy) == (0, 0)
 
 
 @pytest.mark.parametrize("kind", EDITS)

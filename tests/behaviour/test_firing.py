@@ -270,9 +270,7 @@ def test_an_unknown_trigger_is_left_for_a_node_that_knows_it(world: World) -> No
     [told] = world.heard.of(DefinitionSetAside)
     assert told.definition_id == unknown.id
     assert "gone is not installed" in told.error
-    [stored] = [
-        each for each in world.store.select_definitions() if each.id == unknown.id
-    ]
+    stored = world.store.get_definition(unknown.id)
     assert (stored.next_fire_time, stored.revision) == (at(0), unknown.revision)
 
 
@@ -381,23 +379,16 @@ def test_it_looks_as_often_as_the_window_says(
 
 
 def test_what_is_due_is_judged_by_the_stores_time() -> None:
-    store, called = MemoryStore(), Heard()
-    scheduler = Scheduler(
-        called,  # type: ignore[arg-type]
-        store,
-        clock=LeapingClock(ahead=1000 * HOUR),
-        listeners=[heard := Heard()],
-    )
-    with scheduler:
-        scheduler.schedule(
-            TaskDefinition(trigger=ExecuteOnceTrigger(store.now() + HOUR))
+    store, heard = MemoryStore(), Heard()
+    ahead = LeapingClock(ahead=1000 * HOUR)
+    with Scheduler(None, store, clock=ahead, listeners=[heard]) as scheduler:
+        later, now = (
+            TaskDefinition(trigger=ExecuteOnceTrigger(at))
+            for at in (store.now() + HOUR, store.now())
         )
-        stored = scheduler.schedule(
-            TaskDefinition(trigger=ExecuteOnceTrigger(store.now()))
-        )
-        heard.wait(InstanceCreated)
-        [created] = heard.of(InstanceCreated)
-        assert created.definition_id == stored.id
+        scheduler.schedule_all([later, now])
+        [created] = heard.wait(InstanceCreated)
+        assert created.definition_id == now.id
 
 
 @dataclass(frozen=True)

@@ -43,6 +43,7 @@ from go_scheduler.models import Outcome
 from go_scheduler.stores.messages import Retention
 from go_scheduler.testing.builders import check, counts_by_state
 from tests.behaviour.house import (
+    LEASE,
     MINUTE,
     SECOND,
     World,
@@ -344,6 +345,29 @@ def test_a_locked_end_delays_no_other_and_is_written_soon(world: World) -> None:
     world.faults.locked.clear()
     world.advance(1.01)
     assert world.states() == {State.COMPLETED: 9}
+
+
+@pytest.mark.parametrize("expire_after", [1, 5, 300])
+@pytest.mark.parametrize("duration", [0.01, 0.9])
+def test_what_has_ended_is_run_by_nobody_else_while_its_end_cannot_be_recorded(
+    world: World, expire_after: float, duration: float
+) -> None:
+    one = world.node(world.bench.handler, "one")
+    world.node(world.note, "two")
+    world.clock.freeze("two")
+    one.schedule(once(expire_after=seconds(expire_after)))
+    world.advance(0.01)
+    world.clock.thaw("two")
+    world.advance(duration)
+    world.faults.where = {"finish_instances"}
+    world.faults.locked.add(world.only().id)
+    world.bench.end_all()
+    world.clock.advance(3 * LEASE)
+    assert world.only().state is State.RUNNING
+    world.faults.locked.clear()
+    world.advance(1.01)
+    check(world.only(), state=State.COMPLETED, runs=1, attempt=1)
+    assert world.called == []
 
 
 def test_what_is_given_back_and_cannot_be_written_costs_only_itself(

@@ -169,27 +169,18 @@ def test_the_run_gets_its_definition_as_it_is_when_it_starts(world: World) -> No
     assert [each.instance.metadata["to"] for each in world.called] == ["b"]
 
 
-@pytest.mark.parametrize("what", ["pause", "delete", "move"])
-def test_what_was_changed_before_its_start_is_not_called(
-    world: World, what: str
+def test_what_is_moved_before_its_start_is_called_when_it_is_due_then(
+    world: World,
 ) -> None:
     node = world.node(world.note)
     stored = node.schedule(once(2))
     world.advance(1.5)
     assert world.only().state is State.CLAIMED
-    if what == "pause":
-        node.pause(stored.id)
-    elif what == "delete":
-        node.delete_definition(stored.id)
-    else:
-        node.schedule(replace(once(20), id=stored.id))
+    node.schedule(replace(once(20), id=stored.id))
     world.advance(10)
-    assert world.called == []
     assert (node.health().waiting, node.health().busy) == (0, 0)
-    if what == "pause":
-        node.resume(stored.id)
     world.advance(20)
-    assert world.times == {"pause": [11.5], "delete": [], "move": [20]}[what]
+    assert world.times == [20]
 
 
 def test_what_has_no_handler_here_any_more_when_it_starts_is_given_back(
