@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from sqlalchemy import (
@@ -16,6 +16,8 @@ from sqlalchemy import (
     make_url,
     select,
 )
+
+from go_scheduler import current_run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -61,6 +63,14 @@ class Shop:
     def order(self, connection: Connection | Session) -> None:
         """Write a row of the user's."""
         connection.execute(insert(ORDERS))
+
+    def complete(self, *, commits: bool = True) -> None:
+        """Write such a row, and complete the run with it."""
+        with suppress(RollBack), self.engine.begin() as connection:
+            self.order(connection)
+            current_run().complete_in(connection)
+            if not commits:
+                raise RollBack
 
     @property
     def orders(self) -> int:

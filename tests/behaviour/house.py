@@ -21,6 +21,7 @@ from go_scheduler import (
     ExecuteOnceTrigger,
     IntervalTrigger,
     MemoryStore,
+    OnDemandTrigger,
     Run,
     Scheduler,
     State,
@@ -85,13 +86,22 @@ def once(after: float = 0, **options: object) -> TaskDefinition:
     return TaskDefinition(trigger=ExecuteOnceTrigger(at(after)), **options)  # type: ignore[arg-type]
 
 
+def several(count: int, after: float = 0, **options: object) -> list[TaskDefinition]:
+    """So many that run once, all at that time."""
+    return [once(after, **options) for _ in range(count)]
+
+
 def every(interval: float, **options: object) -> TaskDefinition:
     """What runs each so many seconds, first at the start."""
     trigger = IntervalTrigger(seconds(interval), anchor=START)
     return TaskDefinition(trigger=trigger, **options)  # type: ignore[arg-type]
 
 
-# Time
+def run_now(node: Scheduler, count: int, **options: object) -> list[TaskInstance]:
+    """Have a new task run so often."""
+    task = TaskDefinition(trigger=OnDemandTrigger(), **options)  # type: ignore[arg-type]
+    stored = node.schedule(task)
+    return [node.run_now(stored.id) for _ in range(count)]
 
 
 class FreezingClock(ManualClock):
@@ -172,6 +182,18 @@ def take(clock: Clock, duration: timedelta) -> None:
         clock.wait(condition, clock.elapsed() + duration)
 
 
+@contextmanager
+def meanwhile(*calls: Callable[[], object]) -> Iterator[None]:
+    """Make calls, each on a thread of its own; at the end all have returned."""
+    threads = [threading.Thread(target=each, daemon=True) for each in calls]
+    for each in threads:
+        each.start()
+    yield
+    for each in threads:
+        each.join(FAILED_AFTER)
+        assert not each.is_alive()
+
+
 def wait_until(condition: Callable[[], object]) -> None:
     """Wait for what is known only by looking."""
     for _ in range(int(FAILED_AFTER * 1000)):
@@ -179,9 +201,6 @@ def wait_until(condition: Callable[[], object]) -> None:
             return
         threading.Event().wait(0.001)
     raise AssertionError("it never holds")
-
-
-# Handlers
 
 
 @dataclass(eq=False)
@@ -287,9 +306,6 @@ class Later(Executor):
         """Call the first that waits, to its end."""
         future, call = self.waiting.popleft()
         future.set_result(call())
-
-
-# A store that fails
 
 
 class Faults:
@@ -402,9 +418,6 @@ def _id_of(row: Any) -> UUID:
     return found
 
 
-# What is told
-
-
 class Heard:
     """A listener that keeps what it is told, and lets a test wait for it."""
 
@@ -430,9 +443,6 @@ class Heard:
         """Whether there are so many of a kind within so many seconds."""
         with self._condition:
             return self._condition.wait_for(lambda: len(self.of(kind)) >= count, within)
-
-
-# All together
 
 
 class World:
@@ -477,6 +487,15 @@ class World:
         with self.clock.node(name):
             scheduler.start()
         return scheduler
+
+    def begin(
+        self, *definitions: TaskDefinition, name: str = "node", **settings: Any
+    ) -> Scheduler:
+        """A node that has begun these a second later; their runs go on."""
+        node = self.node(self.bench.handler, name, **settings)
+        node.schedule_all(definitions)
+        self.advance(1)
+        return node
 
     def advance(self, count: float) -> None:
         """Let so many seconds pass."""

@@ -11,11 +11,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from go_scheduler import (
-    OnDemandTrigger,
     RetryPolicy,
     SchedulerStateError,
     State,
-    TaskDefinition,
     current_run,
 )
 from go_scheduler.events import (
@@ -25,29 +23,28 @@ from go_scheduler.events import (
     InstanceRetried,
     RunFailed,
 )
-from tests.behaviour.house import HOUR, ThreadedWorld, World, once
+from tests.behaviour.house import (
+    HOUR,
+    ThreadedWorld,
+    World,
+    once,
+    run_now,
+    several,
+    wait_until,
+)
 from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from go_scheduler import Run, Scheduler, TaskInstance
+    from go_scheduler import Run, TaskInstance
 
 # So that nothing is given back on a slow machine.
 PATIENT = {"lease": HOUR, "runner_window": HOUR / 60}
 
 
-def run_now(node: Scheduler, count: int, **options: object) -> list[TaskInstance]:
-    task = TaskDefinition(trigger=OnDemandTrigger(), **options)  # type: ignore[arg-type]
-    stored = node.schedule(task)
-    return [node.run_now(stored.id) for _ in range(count)]
-
-
 def outcomes(world: ThreadedWorld, count: int) -> set[str]:
     return {each.outcome.value for each in world.heard.wait(InstanceFinished, count)}
-
-
-# Threads
 
 
 def test_handlers_run_on_daemon_threads_no_more_than_allowed(
@@ -130,18 +127,16 @@ def test_each_handler_has_its_own_current_run(threaded: ThreadedWorld) -> None:
 def test_whatever_a_handler_raises_costs_no_worker(
     threaded: ThreadedWorld, error: BaseException, kind: str
 ) -> None:
-    async def work(instance: TaskInstance) -> None:
-        await asyncio.sleep(0)
-        if instance.definition.name == "fails":
-            raise error
-
     def sync(instance: TaskInstance) -> None:
         if instance.definition.name == "fails":
             raise error
 
-    handler: Any = {"sync": sync, "async": work, "coroutine": lambda one: work(one)}[
-        kind
-    ]
+    async def work(instance: TaskInstance) -> None:
+        await asyncio.sleep(0)
+        sync(instance)
+
+    handlers = {"sync": sync, "async": work, "coroutine": lambda one: work(one)}
+    handler: Any = handlers[kind]
     node = threaded.node(handler, max_workers=1, **PATIENT)
     run_now(node, 3, name="fails")
     failed = threaded.heard.wait(InstanceRetried, 3)
@@ -149,9 +144,6 @@ def test_whatever_a_handler_raises_costs_no_worker(
     run_now(node, 2, name="works")
     assert outcomes(threaded, 2) == {"completed"}
     assert node.health().busy == 0
-
-
-# Event loops
 
 
 def test_async_handlers_run_on_one_event_loop_no_more_than_allowed(
@@ -277,9 +269,6 @@ def test_on_a_manual_clock_what_a_handler_returns_is_awaited_in_place(
     assert world.only().state is State.COMPLETED
 
 
-# Executors of the user's
-
-
 def test_handlers_may_run_on_an_executor_of_the_users(threaded: ThreadedWorld) -> None:
     names: set[str] = set()
     with ThreadPoolExecutor(2, thread_name_prefix="mine") as executor:
@@ -311,6 +300,13 @@ class Refusing(Executor):
         self.calls.append(lambda: fn(*args, **kwargs))
         return self.futures[-1]
 
+    def call_all(self) -> None:
+        """Call what has not been called yet."""
+        for future, call in zip(self.futures, self.calls, strict=True):
+            if not future.done():
+                call()
+                future.set_result(None)
+
 
 def test_an_executor_that_refuses_is_given_nothing_more_until_it_takes_again(
     world: World,
@@ -318,14 +314,12 @@ def test_an_executor_that_refuses_is_given_nothing_more_until_it_takes_again(
     executor = Refusing()
     node = world.node(world.note, executor=executor, max_workers=2)
     executor.refusal = RuntimeError("cannot schedule new futures after shutdown")
-    for due in (1, 1, 5):
-        node.schedule(once(due))
+    node.schedule_all(map(once, (1, 1, 5)))
     world.advance(2)
     assert {*world.states()} == {State.PENDING}
     health = node.health()
-    assert not health.ok
     assert "the executor takes nothing: RuntimeError" in (health.trouble or "")
-    assert (health.waiting, health.busy) == (0, 0)
+    assert (health.ok, health.waiting, health.busy) == (False, 0, 0)
     assert len(world.heard.of(ExecutorFailed)) == 1
     world.advance(10)
     assert executor.calls == []
@@ -334,14 +328,9 @@ def test_an_executor_that_refuses_is_given_nothing_more_until_it_takes_again(
     assert node.health().trouble is None
     assert len(world.heard.of(ExecutorRecovered)) == 1
     # By one call it was asked whether it takes more.
-    for future, call in zip(executor.futures, executor.calls, strict=True):
-        call()
-        future.set_result(None)
+    executor.call_all()
     world.advance(3)
-    for future, call in zip(executor.futures, executor.calls, strict=True):
-        if not future.done():
-            call()
-            future.set_result(None)
+    executor.call_all()
     world.advance(1)
     assert world.states() == {State.COMPLETED: 3}
     assert {each.runs for each in world.store.select()} == {1}
@@ -350,8 +339,7 @@ def test_an_executor_that_refuses_is_given_nothing_more_until_it_takes_again(
 def test_all_that_a_broken_executor_had_is_given_back_uncalled(world: World) -> None:
     executor = Refusing()
     node = world.node(world.note, executor=executor, max_workers=2)
-    for _ in range(3):
-        node.schedule(once(1))
+    node.schedule_all(several(3, 1))
     world.advance(1)
     assert world.states() == {State.RUNNING: 3}
     assert len(executor.futures) == 2
@@ -398,9 +386,6 @@ def test_what_was_called_by_an_executor_that_then_refuses_is_called_once(
     assert world.only().state is State.COMPLETED
 
 
-# Threads that cannot be started
-
-
 def test_where_no_thread_can_be_started_what_is_due_is_given_back(
     threaded: ThreadedWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -412,16 +397,10 @@ def test_where_no_thread_can_be_started_what_is_due_is_given_back(
             raise RuntimeError("can't start new thread")
         start(self)
 
-    refused = threading.Event()
     with monkeypatch.context() as patch:
         patch.setattr(threading.Thread, "start", refuse)
         [made] = run_now(node, 1)
-        for _ in range(int(FAILED_AFTER * 1000)):
-            if node.get_instance(made.id).attempt > 1:
-                refused.set()
-                break
-            refused.wait(0.001)
-    assert refused.is_set()
+        wait_until(lambda: node.get_instance(made.id).attempt > 1)
     assert outcomes(threaded, 1) == {"completed"}
     assert node.get_instance(made.id).runs == 1
     assert threaded.heard.of(RunFailed) == []

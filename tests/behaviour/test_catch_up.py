@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, ClassVar
+import re
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
 from go_scheduler import (
     CatchUp,
+    CronTrigger,
     DelayTrigger,
     ExecuteOnceTrigger,
     IntervalTrigger,
@@ -21,7 +23,9 @@ from go_scheduler import (
 )
 from go_scheduler.events import InstanceDropped, InstanceSkipped, RunFailed
 from go_scheduler.stores.filters import Filter
+from go_scheduler.testing.builders import counts_by_state
 from go_scheduler.testing.clock import START
+from go_scheduler.triggers import AnyOfTrigger
 from tests.behaviour.house import HOUR, MINUTE, SECOND, World, at, every, once, seconds
 
 if TYPE_CHECKING:
@@ -36,19 +40,7 @@ WITHIN = "missed by more than {0.within}, within which it would be caught up"
 ONE, FIVE = CatchUp(grace=MINUTE), CatchUp(grace=seconds(5))
 BOUNDED = CatchUp(grace=seconds(1), within=seconds(10))
 NONE = CatchUp(mode="none", grace=seconds(5))
-
-
-@dataclass(frozen=True)
-class Listed(Trigger):
-    """A user's trigger that fires at some times."""
-
-    kind: ClassVar[str] = "tests.behaviour.listed"
-
-    times: tuple[datetime, ...]
-
-    def next_fire_time(self, after: datetime) -> datetime | None:
-        found = bisect_right(self.times, after)
-        return self.times[found] if found < len(self.times) else None
+SOME = CatchUp(mode="all", within=seconds(50))
 
 
 def due(trigger: Trigger, catch_up: CatchUp | None, **options: Any) -> TaskDefinition:
@@ -89,9 +81,6 @@ def the_skipped(world: World) -> tuple[float, float, int, str]:
     return first, (one.last - START).total_seconds(), one.count, one.reason
 
 
-# The three modes
-
-
 @pytest.mark.parametrize(
     ("policy", "late", "runs", "leaves_out", "why"),
     [
@@ -108,13 +97,7 @@ def the_skipped(world: World) -> tuple[float, float, int, str]:
         (BOUNDED, 110.000001, [], (0, 100, 6), WITHIN),
         # All of it runs, or as far back as is said.
         (CatchUp(mode="all"), 110, [0, 20, 40, 60, 80, 100], None, ""),
-        (
-            CatchUp(mode="all", within=seconds(50)),
-            110,
-            [60, 80, 100],
-            (0, 40, 3),
-            WITHIN,
-        ),
+        (SOME, 110, [60, 80, 100], (0, 40, 3), WITHIN),
         # None of it runs.
         (NONE, 110, [], (0, 100, 6), NOTHING),
         (NONE, 105, [100], (0, 80, 5), NOTHING),
@@ -184,34 +167,18 @@ def test_what_is_later_than_its_drop_after_is_dropped_one_offs_too(
     world.advance(0)
     assert len(world.called) == runs
     if not runs:
-        assert the_skipped(world) == (
-            0,
-            0,
-            1,
-            "late by more than its drop_after of 0:05:00",
-        )
-    [found] = [x for x in world.store.select_definitions() if x.id == stored.id]
-    assert found.completed_at is not None
+        said = "late by more than its drop_after of 0:05:00"
+        assert the_skipped(world) == (0, 0, 1, said)
+    assert world.store.get_definition(stored.id).completed_at is not None
 
 
 def test_the_latest_runs_beside_what_fires_soon(world: World) -> None:
-    times = tuple(map(at, (0, 60, 150, 152)))
-    starts_late(world, due(Listed(times), CatchUp(grace=10 * SECOND)), seconds(149))
+    times = [ExecuteOnceTrigger(at(each)) for each in (0, 60, 150, 152)]
+    of = due(AnyOfTrigger(times), CatchUp(grace=10 * SECOND))
+    starts_late(world, of, seconds(149))
     world.advance(10)
     assert ran(world) == [60, 150, 152]
     assert the_skipped(world)[:3] == (0, 0, 1)
-
-
-# Very many
-
-
-# Each fire time of any series is served, once
-
-
-# With a jitter
-
-
-# What was made in time, and comes late to its claim
 
 
 def test_what_was_made_ahead_is_skipped_if_a_later_one_has_passed(
@@ -224,10 +191,10 @@ def test_what_was_made_ahead_is_skipped_if_a_later_one_has_passed(
     world.node(world.note)
     world.advance(0)
     assert ran(world) == [100]
-    reasons = {each.reason for each in world.heard.of(InstanceDropped)}
-    assert reasons == {
+    said = (
         "missed by more than the grace of 0:00:05; a later fire time has passed since"
-    }
+    )
+    assert {each.reason for each in world.heard.of(InstanceDropped)} == {said}
     assert len(skipped(world)) == 4
 
 
@@ -283,3 +250,99 @@ def test_what_was_missed_while_it_was_paused_says_so(world: World) -> None:
     world.advance(1)
     assert ran(world) == [10, 70]
     assert any("the printer is away" in each.reason for each in skipped(world))
+
+
+CONCEPTS = (Path(__file__).parents[2] / "docs/concepts.md").read_text()
+HALF_PAST = 7 * HOUR / 2
+WINDOWS = {"schedule_window": MINUTE, "runner_window": MINUTE}
+"""As nothing is to happen for hours."""
+
+
+class Row(NamedTuple):
+    """A row of the table in the documentation."""
+
+    catch_up: str
+    at_half_past: str
+    at_once: str
+    one_off: str
+    overdue: str
+
+    @property
+    def policy(self) -> CatchUp:
+        found = eval(self.catch_up, {"CatchUp": CatchUp, "timedelta": timedelta})
+        assert isinstance(found, CatchUp)
+        return found
+
+
+ROWS = [
+    Row(*found)
+    for found in re.findall(
+        r"^\| `(CatchUp\(.*\))` \| (.+?) \| (.+?) \| (.+?) \| (.+?) \|$",
+        CONCEPTS,
+        re.MULTILINE,
+    )
+]
+
+
+def test_the_table_has_its_rows() -> None:
+    assert len(ROWS) == 7
+
+
+def miss(world: World, task: TaskDefinition, until: timedelta, *, paused: bool) -> None:
+    """Have no node, or a pause, from half past midnight on."""
+    node = world.node(world.note, **WINDOWS)
+    node.schedule(task)
+    world.clock.advance(HOUR / 2)
+    if not paused:
+        node.stop()
+        world.clock.advance(START + until - world.clock.now())
+        return
+    node.pause(task.id)
+    world.clock.advance(START + until - world.clock.now())
+    node.resume(task.id)
+    node.stop()
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.catch_up)
+@pytest.mark.parametrize("paused", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("back", "column"),
+    [(HALF_PAST, "at_half_past"), (3 * HOUR + 5 * SECOND, "at_once")],
+)
+def test_of_an_hourly_schedule_runs_what_the_documentation_says(
+    world: World, row: Row, paused: bool, back: timedelta, column: str
+) -> None:
+    task = TaskDefinition(trigger=CronTrigger("0 * * * *"), catch_up=row.policy)
+    miss(world, task, back, paused=paused)
+    world.node(world.note, **WINDOWS)
+    world.clock.advance(10 * MINUTE)
+    fired = [each.instance.fire_time for each in world.called]
+    hours = [each.hour for each in fired if each is not None]
+    expected = getattr(row, column)
+    assert hours == [int(each) for each in re.findall(r"\d", expected)], expected
+    missing = sorted({1, 2, 3} - set(hours))
+    told = [(each.first.hour, each.last.hour, each.count) for each in skipped(world)]
+    assert told == ([(missing[0], missing[-1], len(missing))] if missing else [])
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.catch_up)
+@pytest.mark.parametrize("column", ["one_off", "overdue"])
+@pytest.mark.parametrize("paused", [False, True])
+def test_a_one_off_runs_if_the_documentation_says_so(
+    world: World, row: Row, column: str, paused: bool
+) -> None:
+    of = ExecuteOnceTrigger(START + HOUR)
+    task = TaskDefinition(trigger=of, catch_up=row.policy)
+    if column == "one_off":
+        miss(world, task, HALF_PAST, paused=paused)
+    world.clock.advance(START + HALF_PAST - world.clock.now())
+    node = world.node(world.note, **WINDOWS)
+    if column == "overdue":
+        node.schedule(replace(task, paused=paused))
+        assert node.get_definition(task.id).overdue
+        world.clock.advance(HOUR)
+        node.resume(task.id)
+    world.clock.advance(10 * MINUTE)
+    runs = {"runs": 1, "skipped": 0}[getattr(row, column)]
+    assert len(world.called) == runs
+    assert counts_by_state(world.store)[State.SKIPPED] == 1 - runs

@@ -32,7 +32,7 @@ from go_scheduler.events import (
 )
 from go_scheduler.stores.filters import Filter
 from go_scheduler.stores.messages import ReadLater
-from go_scheduler.testing.builders import claim, counts_by_state
+from go_scheduler.testing.builders import check, claim, counts_by_state
 from go_scheduler.triggers import UnknownTrigger
 from tests.behaviour.house import (
     HOUR,
@@ -43,7 +43,9 @@ from tests.behaviour.house import (
     at,
     once,
     seconds,
+    several,
 )
+from tests.behaviour.store_house import task
 from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
@@ -60,9 +62,8 @@ def test_what_is_due_runs_once_and_says_so(world: World) -> None:
     world.advance(60)
     assert world.times == [5]
     ended = world.only()
-    assert (ended.state, ended.runs, ended.attempt) == (State.COMPLETED, 1, 1)
-    assert (ended.started_at, ended.ended_attempt) == (at(5), 1)
-    assert ended.claimed_by == node.health().node
+    check(ended, state=State.COMPLETED, runs=1, attempt=1, ended_attempt=1)
+    check(ended, started_at=at(5), claimed_by=node.health().node)
     [claimed] = world.heard.of(InstanceClaimed)
     assert (claimed.instance_id, claimed.due_at) == (ended.id, at(5))
 
@@ -88,8 +89,7 @@ def test_no_more_is_held_than_allowed_and_the_rest_is_left_to_others(
     world: World,
 ) -> None:
     one = world.node(world.note, "one", max_held=5)
-    for _ in range(20):
-        one.schedule(once(5))
+    one.schedule_all(several(20, 5))
     world.advance(4.5)
     assert world.states() == {State.CLAIMED: 5, State.PENDING: 15}
     assert one.health().waiting == 5
@@ -104,7 +104,7 @@ def test_a_node_that_holds_all_that_it_may_takes_what_is_due_all_the_same(
     world: World,
 ) -> None:
     node = world.node(world.note, max_held=5, runner_window=seconds(10))
-    node.schedule_all([once(9) for _ in range(20)])
+    node.schedule_all(several(20, 9))
     world.advance(2)
     assert counts_by_state(world.store)[State.CLAIMED] == 5
     node.schedule(once(2, lock="a"))
@@ -115,10 +115,7 @@ def test_a_node_that_holds_all_that_it_may_takes_what_is_due_all_the_same(
 def test_of_what_is_overdue_no_more_is_claimed_than_there_are_workers(
     world: World,
 ) -> None:
-    for _ in range(10):
-        world.scheduler(None).schedule(once())
-    world.advance(1)
-    node = world.node(world.bench.handler, max_workers=2)
+    node = world.begin(*several(10), max_workers=2)
     world.advance(30)
     assert world.states() == {State.RUNNING: 2, State.PENDING: 8}
     assert node.health().busy == 2
@@ -127,13 +124,16 @@ def test_of_what_is_overdue_no_more_is_claimed_than_there_are_workers(
     assert len(world.bench.running) == 2
     # As many as came free within a window may be on their way, and no more.
     assert counts_by_state(world.store)[State.PENDING] in (6, 7)
+    # A worker that comes free takes what is overdue at once.
+    for number in range(4, 7):
+        world.bench.running[0].end()
+        world.advance(0.02)
+        assert len(world.bench.calls) == number
 
 
 def test_a_backlog_is_worked_off_as_fast_as_its_workers_are(world: World) -> None:
-    client = world.scheduler(None)
-    for _ in range(200):
-        client.schedule(once())
     made = world.node(None, "makes")
+    made.schedule_all(several(200))
     world.advance(1)
     made.stop()
     world.node(world.note, max_workers=2)
@@ -143,24 +143,11 @@ def test_a_backlog_is_worked_off_as_fast_as_its_workers_are(world: World) -> Non
     assert world.faults.asked.count("claim_instances") < 20
 
 
-def test_a_worker_that_comes_free_takes_what_is_overdue_at_once(world: World) -> None:
-    node = world.node(world.bench.handler, max_workers=2)
-    for _ in range(6):
-        node.schedule(once())
-    world.advance(30)
-    for number in range(4):
-        world.bench.running[0].end()
-        world.advance(0.02)
-        assert len(world.bench.calls) == 3 + number
-
-
 def test_what_waits_for_a_worker_for_longer_than_a_window_is_given_back(
     world: World,
 ) -> None:
-    one = world.node(world.bench.handler, "one", max_workers=1)
-    for _ in range(2):
-        one.schedule(once(1))
-    world.advance(1.5)
+    one = world.begin(*several(2, 1), max_workers=1)
+    world.advance(0.5)
     assert (one.health().busy, len(world.bench.calls)) == (2, 1)
     world.until(lambda: world.heard.of(InstanceGivenBack))
     [given_back] = world.heard.of(InstanceGivenBack)
@@ -178,12 +165,9 @@ def test_what_waits_for_a_worker_for_longer_than_a_window_is_given_back(
 def test_a_node_without_a_free_worker_leaves_to_others_what_comes(
     world: World,
 ) -> None:
-    one = world.node(world.bench.handler, "one", max_workers=1)
-    one.schedule(once())
-    world.advance(1)
+    one = world.begin(once(), max_workers=1)
     world.node(world.note, "two")
-    for due in (5, 6, 7):
-        one.schedule(once(due))
+    one.schedule_all(map(once, (5, 6, 7)))
     world.advance(10)
     assert world.times == [5, 6, 7]
 
@@ -202,13 +186,10 @@ def test_what_comes_while_a_claim_is_under_way_is_claimed_as_well(
 
 def test_only_its_own_queues_are_served(world: World) -> None:
     node = world.node(world.note, queues=["mail", "sms"])
-    for queue in ("mail", "default", "sms"):
-        node.schedule(once(queue=queue))
+    node.schedule_all(once(queue=queue) for queue in ("mail", "default", "sms"))
     world.advance(10)
-    assert sorted(each.instance.definition.queue for each in world.called) == [
-        "mail",
-        "sms",
-    ]
+    served = {each.instance.definition.queue for each in world.called}
+    assert served == {"mail", "sms"}
     assert world.states() == {State.COMPLETED: 2, State.PENDING: 1}
 
 
@@ -232,10 +213,8 @@ def test_what_has_no_handler_here_is_given_back_for_longer_each_time(
     assert "'other'" in warning
     handlers.register("other")(world.note)
     world.advance(61)
-    assert [each.instance.definition.name for each in world.called] == [
-        "known",
-        "other",
-    ]
+    names = [each.instance.definition.name for each in world.called]
+    assert names == ["known", "other"]
     assert world.called[1].instance.runs == 1
 
 
@@ -289,38 +268,30 @@ def test_what_was_asked_to_stop_is_not_called_again(
 
 
 def test_what_every_run_has_died_of_has_failed_after_the_last(world: World) -> None:
-    client = world.scheduler(None)
-    client.schedule(once(retry=RetryPolicy(max_attempts=2)))
-    laters = [Later() for _ in range(2)]
-    for number, later in enumerate(laters):
-        name = f"life {number}"
+    world.scheduler(None).schedule(once(retry=RetryPolicy(max_attempts=2)))
+    for name in ("first", "second"):
+        later = Later()
         world.node(world.note, name, executor=later)
         world.until(partial(len, later.waiting))
         world.clock.freeze(name)
     world.node(world.note, "last")
     world.advance(60)
     assert world.called == []
-    ended = world.only()
-    assert (ended.state, ended.runs) == (State.FAILED, 2)
-    assert ended.error == "none of 2 recorded starts came to an end"
+    error = "none of 2 recorded starts came to an end"
+    check(world.only(), state=State.FAILED, runs=2, error=error)
     assert world.heard.of(RunFailed)[-1].runs == 2
     assert [each.attempt for each in world.heard.of(InstanceTakenOver)] == [2]
-
-
-# Answers that are lost
 
 
 def test_what_a_lost_answer_had_claimed_is_given_back_and_runs_once(
     world: World,
 ) -> None:
     node = world.node(world.note)
-    for _ in range(2):
-        node.schedule(once(5))
+    node.schedule_all(several(2, 5))
     world.advance(1)
     world.faults.losing.add("claim_instances")
     world.until(lambda: world.states() == {State.CLAIMED: 2})
-    assert node.health().store_reachable is False
-    assert node.health().waiting == 0
+    assert (node.health().store_reachable, node.health().waiting) == (False, 0)
     world.faults.losing.clear()
     world.advance(10)
     assert len(world.called) == 2
@@ -332,10 +303,8 @@ def test_what_a_lost_answer_had_claimed_is_given_back_and_runs_once(
 
 
 def test_what_runs_is_held_or_not_recorded_is_not_taken_for_lost(world: World) -> None:
-    node = world.node(world.bench.handler)
-    for due in (1, 1, 9.5):
-        node.schedule(once(due))
-    world.advance(2)
+    node = world.begin(once(1), once(1), once(9.5))
+    world.advance(1)
     world.faults.failing["finish_instances"] = StoreError("no")
     world.bench.calls[0].end()
     world.advance(7)
@@ -423,22 +392,14 @@ def test_while_it_is_unknown_what_was_claimed_and_locked_it_is_tried_again(
     assert world.only().runs == 1
 
 
-# A slow store, and one whose scans settle
-
-
 @pytest.mark.parametrize("slow", [0.05, 0.3, 0.8])
 def test_on_a_slow_store_what_is_due_still_starts_on_time(
     world: World, slow: float
 ) -> None:
-    node = world.node(world.note)
-    world.faults.slow = {
-        "claim_instances": seconds(slow),
-        "start_instances": seconds(slow),
-        "finish_instances": seconds(slow),
-    }
-    due_times = [*range(2, 60, 3)]
-    for due in due_times:
-        node.schedule(once(due))
+    slow_calls = ("claim_instances", "start_instances", "finish_instances")
+    world.faults.slow = dict.fromkeys(slow_calls, seconds(slow))
+    due_times = range(2, 60, 3)
+    world.node(world.note).schedule_all(map(once, due_times))
     world.advance(70)
     late = [called - due for called, due in zip(world.times, due_times, strict=True)]
     assert min(late) >= 0
@@ -489,22 +450,16 @@ def test_on_a_store_that_settles_what_is_new_waits_for_no_tick() -> None:
     assert world.times[0] < 10.2
 
 
-# Shares
-
-
 def test_of_what_is_due_at_once_each_node_takes_as_much_as_it_can_call(
     world: World,
 ) -> None:
-    for _ in range(40):
-        world.scheduler(None).schedule(once(5))
+    world.scheduler(None).schedule_all(several(40, 5))
     world.advance(1)
     world.node(world.bench.handler, "one", max_workers=4, max_held=4)
     world.node(world.bench.handler, "two", max_workers=8, max_held=8)
     world.advance(6)
-    shares = Counter(
-        each.claimed_by
-        for each in world.store.select(Filter(states=[State.RUNNING]), limit=100)
-    )
+    running = world.store.select(Filter(states=[State.RUNNING]), limit=100)
+    shares = Counter(each.claimed_by for each in running)
     assert sorted(shares.values()) == [4, 8]
 
 
@@ -542,16 +497,11 @@ def test_of_one_definition_a_node_has_no_more_than_it_may_and_others_go_on(
     assert {each.runs for each in world.store.select()} == {1}
 
 
-# What a node has left
-
-
 def test_what_has_lapsed_is_taken_over_one_first_then_two_then_four(
     world: World,
 ) -> None:
-    later = Later()
-    one = world.node(world.note, "one", executor=later, lease=LEASE)
-    for _ in range(12):
-        one.schedule(once(expire_after=seconds(300)))
+    one = world.node(world.note, "one", executor=Later(), lease=LEASE)
+    one.schedule_all(several(12, expire_after=seconds(300)))
     world.advance(1)
     assert world.states() == {State.RUNNING: 12}
     world.clock.freeze("one")
@@ -571,9 +521,7 @@ def test_without_a_free_worker_nothing_is_taken_over(world: World) -> None:
     one = world.node(world.note, "one", executor=Later())
     one.schedule(once())
     world.advance(1)
-    two = world.node(world.bench.handler, "two", max_workers=1)
-    two.schedule(once(1))
-    world.advance(1)
+    world.begin(once(1), name="two", max_workers=1)
     assert len(world.bench.running) == 1
     world.clock.freeze("one")
     world.advance(100)
@@ -586,8 +534,7 @@ def test_without_a_free_worker_nothing_is_taken_over(world: World) -> None:
 def test_what_had_not_begun_or_has_failed_was_not_lost_with_its_node(
     world: World,
 ) -> None:
-    one = world.node(world.note, "one")
-    one.schedule(once(2))
+    world.node(world.note, "one").schedule(once(2))
     world.advance(1.5)
     assert world.states() == {State.CLAIMED: 1}
     world.clock.freeze("one")
@@ -624,8 +571,7 @@ def test_the_next_claim_is_sent_while_the_last_is_read(
     monkeypatch.setattr(threaded.store, "claim_instances", claim)
     # It takes 500 at a time, and has room for more than that.
     node = threaded.scheduler(lambda each: ran.add(each.id), max_workers=1200)
-    task = TaskDefinition.id_for("task send")
-    node.schedule(TaskDefinition(id=task, name="send", trigger=OnDemandTrigger()))
+    node.schedule(task())
     node.enqueue_all("send", [{"number": number} for number in range(1000)])
     node.start()
     threaded.heard.wait(InstanceFinished, 1000)

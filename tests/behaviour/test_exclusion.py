@@ -26,7 +26,7 @@ from go_scheduler.events import (
     InstanceUnparked,
 )
 from go_scheduler.testing.builders import counts_by_state
-from tests.behaviour.house import LEASE, SECOND, World, at, once, seconds
+from tests.behaviour.house import LEASE, SECOND, World, at, once, seconds, several
 
 if TYPE_CHECKING:
     from go_scheduler import Scheduler
@@ -69,9 +69,6 @@ def told(world: World) -> list[str]:
         for each in world.heard.events
         if isinstance(each, KINDS)
     ]
-
-
-# Overlap
 
 
 def test_allowed_runs_go_on_beside_each_other(world: World) -> None:
@@ -155,17 +152,12 @@ def test_each_row_of_the_table_in_the_documentation_has_a_test_of_its_name() -> 
         assert any(each.startswith(f"test_{row.lower()}") for each in globals()), row
 
 
-# Locks
-
-
 def test_of_all_that_share_a_lock_one_runs_at_a_time_in_their_order(
     world: World,
 ) -> None:
     node = world.node(world.bench.handler)
-    for number in range(5):
-        node.schedule(once(number, name=str(number), lock="printer"))
-    for lock in ("other", None):
-        node.schedule(once(1, name="free", lock=lock))
+    node.schedule_all(once(n, name=str(n), lock="printer") for n in range(5))
+    node.schedule_all(once(1, name="free", lock=lock) for lock in ("other", None))
     world.advance(10)
     names = [each.instance.definition.name for each in world.bench.calls]
     assert names == ["0", "free", "free"]
@@ -178,10 +170,9 @@ def test_of_all_that_share_a_lock_one_runs_at_a_time_in_their_order(
 
 @pytest.mark.parametrize("how", ["deleted", "completed elsewhere", "died"])
 def test_a_lock_that_is_let_go_of_elsewhere_is_noticed(world: World, how: str) -> None:
-    one = world.node(world.bench.handler, "one")
-    first = one.schedule(once(40, lock="a"))
-    one.schedule(once(41, lock="a"))
-    world.advance(45)
+    first = once(40, lock="a")
+    world.begin(first, once(41, lock="a"), name="one")
+    world.advance(44)
     assert len(world.bench.calls) == 1
     if how == "deleted":
         world.store.delete_definitions([first.id])
@@ -202,10 +193,8 @@ def test_a_lock_that_is_let_go_of_elsewhere_is_noticed(world: World, how: str) -
 
 
 def test_what_is_handed_on_keeps_its_lock_until_it_is_ended(world: World) -> None:
-    node = world.node(world.bench.handler)
-    for due in (1, 2):
-        node.schedule(once(due, lock="a"))
-    world.advance(3)
+    world.begin(once(1, lock="a"), once(2, lock="a"))
+    world.advance(2)
     world.bench.calls[0].end(HandedOn())
     world.advance(5)
     assert len(world.bench.calls) == 1
@@ -217,10 +206,7 @@ def test_what_is_handed_on_keeps_its_lock_until_it_is_ended(world: World) -> Non
 def test_a_lock_is_let_go_of_when_the_end_is_recorded_and_not_before(
     world: World,
 ) -> None:
-    node = world.node(world.bench.handler)
-    for _ in range(2):
-        node.schedule(once(1, lock="a"))
-    world.advance(2)
+    world.begin(*several(2, lock="a"))
     world.faults.failing["finish_instances"] = StoreUnavailableError("away")
     world.bench.end_all()
     world.advance(5)
@@ -237,17 +223,13 @@ def test_many_that_share_a_lock_delay_none_of_the_others(world: World) -> None:
     )
     for _ in range(1500):
         client.run_now(locked.id)
-    free = [client.schedule(once(5, name="free")) for _ in range(20)]
+    client.schedule_all(several(20, 5, name="free"))
     world.node(world.bench.handler, max_workers=40)
     world.advance(6)
-    names = Counter(each.instance.definition.name for each in world.bench.calls)
-    assert names == {"locked": 1, "free": len(free)}
-    late = [
-        each.at - each.instance.due_at
-        for each in world.bench.calls
-        if each.instance.definition.name == "free"
-    ]
-    assert max(late) == seconds(0)
+    called = Counter(
+        (each.instance.definition.name, each.at) for each in world.bench.calls
+    )
+    assert called == {("locked", at(0)): 1, ("free", at(5)): 20}
 
 
 def test_where_nothing_waits_nobody_looks_each_second(world: World) -> None:
@@ -260,10 +242,8 @@ def test_where_nothing_waits_nobody_looks_each_second(world: World) -> None:
 
 
 def test_while_something_waits_each_second_is_enough(world: World) -> None:
-    node = world.node(world.bench.handler)
-    for _ in range(2):
-        node.schedule(once(1, lock="a"))
-    world.advance(5)
+    world.begin(*several(2, lock="a"))
+    world.advance(4)
     world.faults.asked.clear()
     world.advance(60)
     assert 55 <= world.faults.asked.count("review_parked") <= 65

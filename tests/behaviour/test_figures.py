@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 from typing import TYPE_CHECKING, Any
 
 from go_scheduler import (
     HandedOn,
-    OnDemandTrigger,
     RetryAfter,
     RetryPolicy,
     StoreUnavailableError,
-    TaskDefinition,
 )
 from go_scheduler.events import InstanceFinished, ObjectiveBroken, ObjectiveMet
 from go_scheduler.health import Lateness
@@ -24,10 +21,12 @@ from tests.behaviour.house import (
     ThreadedWorld,
     World,
     at,
+    meanwhile,
     once,
+    run_now,
     seconds,
+    several,
 )
-from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
     from go_scheduler import TaskInstance
@@ -44,9 +43,6 @@ def stats(world: World) -> list[tuple[float, str, Any, int]]:
         )
         for each in found
     ]
-
-
-# What began and ended
 
 
 def test_what_ran_is_written_by_the_minute(world: World) -> None:
@@ -79,16 +75,13 @@ def test_what_is_not_yet_written_is_as_the_node_stops(world: World) -> None:
 
 def test_ends_of_each_kind_are_counted(world: World) -> None:
     def handler(instance: TaskInstance) -> object:
-        do = instance.definition.name
-        if do == "fail":
+        if instance.definition.name == "fail":
             raise ValueError
-        if do == "hand on":
-            return HandedOn()
-        return None
+        return HandedOn() if instance.definition.name == "hand on" else None
 
     node = world.node(handler, retry=RetryPolicy(max_attempts=1))
-    for name in ("ok", "ok", "fail", "hand on"):
-        node.schedule(once(1, name=name))
+    names = ("ok", "ok", "fail", "hand on")
+    node.schedule_all(once(1, name=name) for name in names)
     cancelled = node.schedule(once(2, name="cancel"))
     world.advance(1.5)
     [held] = world.store.select(Filter(definition_id=cancelled.id))
@@ -109,9 +102,7 @@ def test_where_nothing_runs_nothing_is_written(world: World) -> None:
 
 
 def test_what_could_not_be_written_is_written_later(world: World) -> None:
-    node = world.node(world.note)
-    for due in (20, 80, 140):
-        node.schedule(once(due))
+    world.node(world.note).schedule_all(map(once, (20, 80, 140)))
     world.faults.failing["note_stats"] = StoreUnavailableError("away")
     world.advance(170)
     assert stats(world) == []
@@ -122,8 +113,7 @@ def test_what_could_not_be_written_is_written_later(world: World) -> None:
 
 def test_how_late_runs_began_is_in_health(world: World) -> None:
     node = world.node(world.bench.handler, max_workers=1, runner_window=seconds(60))
-    for _ in range(9):
-        node.schedule(once(1))
+    node.schedule_all(several(9, 1))
     for _ in range(9):
         world.advance(1)
         world.bench.end_all()
@@ -163,8 +153,7 @@ def test_an_objective_is_broken_and_met_again(world: World) -> None:
     node = world.node(
         world.note, max_workers=500, lateness_objective=seconds(0.5), lease=MINUTE
     )
-    for _ in range(100):
-        node.schedule(once(1))
+    node.schedule_all(several(100, 1))
     world.advance(15)
     assert node.health().lateness.met is True
     # One of a hundred may be later; two may not.
@@ -185,38 +174,22 @@ def test_an_objective_is_broken_and_met_again(world: World) -> None:
 
 def test_counts_lose_nothing_though_many_threads_count(threaded: ThreadedWorld) -> None:
     node = threaded.node(lambda _: None, max_workers=8, runner_window=HOUR / 60)
-    task = node.schedule(TaskDefinition(trigger=OnDemandTrigger()))
-
-    def add() -> None:
-        for _ in range(50):
-            node.run_now(task.id)
-
-    threads = [threading.Thread(target=add) for _ in range(4)]
-    for each in threads:
-        each.start()
-    for each in threads:
-        each.join(FAILED_AFTER)
-    threaded.heard.wait(InstanceFinished, 200)
+    with meanwhile(*[lambda: run_now(node, 50)] * 4):
+        threaded.heard.wait(InstanceFinished, 200)
     assert node.stop()
     found = node.stats_since(threaded.clock.now() - HOUR)
     assert sum(each.lateness.total for each in found) == 200
     assert sum(each.ended["completed"] for each in found) == 200
 
 
-# Health
-
-
 def test_a_scheduler_that_runs_is_well_and_has_its_loops(world: World) -> None:
     node = world.node(world.note)
     world.advance(30)
     health = node.health()
-    assert health.ok
-    assert health.store_reachable
+    assert (health.ok, health.store_reachable) == (True, True)
     assert (health.trouble, health.warnings) == (None, ())
     assert {"definition scheduler", "instance runner", "cleanup"} <= {*health.loops}
-    for each in health.loops.values():
-        assert each.ok
-        assert each.error is None
+    assert {(each.ok, each.error) for each in health.loops.values()} == {(True, None)}
     looks = health.loops["definition scheduler"].last_good
     assert looks is not None
     assert looks <= SECOND
@@ -228,8 +201,7 @@ def test_a_scheduler_that_runs_is_well_and_has_its_loops(world: World) -> None:
 
 def test_health_counts_what_waits_and_what_is_busy(world: World) -> None:
     node = world.node(world.bench.handler, max_workers=2)
-    for due in (1, 1, 5):
-        node.schedule(once(due))
+    node.schedule_all(map(once, (1, 1, 5)))
     world.advance(0.9)
     assert (node.health().waiting, node.health().busy) == (2, 0)
     world.advance(0.1)
@@ -249,6 +221,3 @@ def test_a_loop_that_fails_says_why(world: World) -> None:
     assert health.store_reachable
     assert health.loops["cleanup"].error == "ZeroDivisionError('odd')"
     assert health.loops["instance runner"].ok
-
-
-# Cleanup

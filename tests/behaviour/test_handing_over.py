@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -33,10 +34,12 @@ from tests.behaviour.house import (
     ThreadedWorld,
     World,
     every,
+    meanwhile,
     once,
     seconds,
     wait_until,
 )
+from tests.behaviour.store_house import task
 from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
@@ -44,6 +47,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from go_scheduler import TaskInstance
+    from go_scheduler.handlers.registry import Handler
     from go_scheduler.stores import Fired, Put
 
 # No look of the loops comes to help.
@@ -63,25 +67,28 @@ def calm(node: Scheduler) -> None:
     )
 
 
+def calm_node(
+    threaded: ThreadedWorld, handler: Handler = lambda _: None, /, **settings: Any
+) -> Scheduler:
+    """One that has a task, and nothing to look for any more."""
+    node = threaded.node(handler, **settings)
+    node.schedule(TASK)
+    calm(node)
+    return node
+
+
 @pytest.mark.parametrize("how", ["schedule", "run_now", "enqueue"])
 def test_what_is_due_when_it_is_created_runs_at_once(
     threaded: ThreadedWorld, how: str
 ) -> None:
     called: list[TaskInstance] = []
-    node = threaded.node(called.append, **WIDE)
-    node.schedule(TASK)
-    calm(node)
+    node = calm_node(threaded, called.append, **WIDE)
     if how == "schedule":
         node.schedule(threaded.now(name="task"))
     elif how == "run_now":
         node.run_now(TASK.id, payload={"order": 7})
     else:
-        stored = TaskDefinition(
-            id=TaskDefinition.id_for("task send"),
-            name="send",
-            trigger=OnDemandTrigger(),
-        )
-        node.schedule(stored)
+        node.schedule(task())
         node.enqueue("send", payload={"order": 7})
     threaded.heard.wait(InstanceFinished)
     [instance] = called
@@ -119,12 +126,7 @@ def test_what_comes_while_others_wait_takes_no_ones_turn(
 
 @pytest.mark.parametrize(
     "options",
-    [
-        {"queue": "other"},
-        {"name": "other"},
-        {"paused": True},
-        {"trigger": ExecuteOnceTrigger},
-    ],
+    [{"queue": "other"}, {"name": "other"}, {"paused": True}, {}],
     ids=["queue", "name", "paused", "later"],
 )
 def test_what_may_not_run_here_now_is_left_as_it_is(
@@ -135,12 +137,11 @@ def test_what_may_not_run_here_now_is_left_as_it_is(
     handlers.register("task")(called.append)
     node = threaded.node(handlers, **WIDE)
     calm(node)
-    given = {"name": "task", **options}
-    if "trigger" in options:
-        given["trigger"] = ExecuteOnceTrigger(threaded.clock.now() + HOUR / 2)
-    else:
-        given["trigger"] = ExecuteOnceTrigger(threaded.clock.now())
-    stored = node.schedule(TaskDefinition(**given))
+    # What is due later is claimed by then, and held.
+    due = threaded.clock.now() + (0 if options else 1) * HOUR / 2
+    trigger = ExecuteOnceTrigger(due)
+    given = replace(threaded.now(name="task"), trigger=trigger, **options)
+    stored = node.schedule(given)
     node.schedule(threaded.now(name="task"))
     threaded.heard.wait(InstanceFinished)
     assert node.stop()
@@ -153,17 +154,14 @@ def test_what_may_not_run_here_now_is_left_as_it_is(
 def test_what_is_created_and_whose_answer_is_lost_runs_once(
     threaded: ThreadedWorld, method: str
 ) -> None:
-    node = threaded.node(lambda _: None, runner_window=seconds(0.2))
-    node.schedule(TASK)
-    calm(node)
+    node = calm_node(threaded, runner_window=seconds(0.2))
     threaded.faults.losing.add(method)
     if method == "put_definitions and start":
         node.schedule(threaded.now())
-        threaded.faults.losing.clear()
     else:
         with pytest.raises(StoreUnavailableError):
             node.run_now(TASK.id)
-        threaded.faults.losing.clear()
+    threaded.faults.losing.clear()
     threaded.heard.wait(ClaimAnswerLost)
     threaded.heard.wait(InstanceFinished)
     [instance] = node.list_instances()
@@ -173,21 +171,18 @@ def test_what_is_created_and_whose_answer_is_lost_runs_once(
 def test_what_is_created_is_not_given_back_before_its_answer_is_there(
     threaded: ThreadedWorld,
 ) -> None:
-    node = threaded.node(lambda _: None, runner_window=seconds(0.2))
-    node.schedule(TASK)
-    calm(node)
+    node = calm_node(threaded, runner_window=seconds(0.2))
     asked = threaded.faults.asked
 
-    def claims() -> int:
-        return asked.count("claim_instances")
+    def wait_for_two_claims() -> None:
+        last = asked.count("claim_instances") + 2
+        wait_until(lambda: asked.count("claim_instances") >= last)
 
     def lose_the_answer_to_a_claim() -> None:
         threaded.faults.losing.add("claim_instances")
-        most = claims() + 2
-        wait_until(lambda: claims() >= most)
+        wait_for_two_claims()
         threaded.faults.losing.clear()
-        last = claims() + 2
-        wait_until(lambda: claims() >= last)
+        wait_for_two_claims()
 
     threaded.faults.meanwhile["add_instances and start"] = lose_the_answer_to_a_claim
     node.run_now(TASK.id)
@@ -242,9 +237,7 @@ def test_what_has_the_key_already_does_not_run_again(threaded: ThreadedWorld) ->
 def test_what_is_created_while_it_stops_is_left_to_others(
     threaded: ThreadedWorld, stopped: bool
 ) -> None:
-    node = threaded.node(lambda _: None, **WIDE)
-    node.schedule(TASK)
-    calm(node)
+    node = calm_node(threaded, **WIDE)
     going_on, go = threading.Event(), threading.Event()
 
     def wait() -> None:
@@ -252,20 +245,14 @@ def test_what_is_created_while_it_stops_is_left_to_others(
         assert go.wait(FAILED_AFTER)
 
     threaded.faults.meanwhile["add_instances and start"] = wait
-    adding = threading.Thread(target=lambda: node.run_now(TASK.id))
-    adding.start()
-    assert going_on.wait(FAILED_AFTER)
-    stopping = threading.Thread(target=node.stop)
-    stopping.start()
-    if stopped:
-        # Nobody waits for it.
-        stopping.join(FAILED_AFTER)
-        assert not stopping.is_alive()
-    else:
-        wait_until(lambda: not node.health().ok)
-    go.set()
-    adding.join(FAILED_AFTER)
-    stopping.join(FAILED_AFTER)
+    with meanwhile(lambda: node.run_now(TASK.id)):
+        assert going_on.wait(FAILED_AFTER)
+        with meanwhile(node.stop):
+            if not stopped:
+                wait_until(lambda: not node.health().ok)
+                go.set()
+        # A stop waits for nobody who adds.
+        go.set()
     [instance] = node.list_instances()
     assert (instance.state, instance.runs) == (State.PENDING, 0)
     assert threaded.heard.of(InstanceStarted) == []

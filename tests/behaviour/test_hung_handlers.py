@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from go_scheduler import ClaimLostError, OnDemandTrigger, State, TaskDefinition
+from go_scheduler import (
+    ClaimLostError,
+    OnDemandTrigger,
+    State,
+    TaskDefinition,
+    current_run,
+)
 from go_scheduler.events import (
     InstanceFinished,
     InstanceGivenBack,
@@ -25,7 +31,9 @@ from tests.behaviour.house import (
     ThreadedWorld,
     World,
     at,
+    meanwhile,
     once,
+    run_now,
     seconds,
     wait_until,
 )
@@ -34,7 +42,7 @@ from tests.patience import FAILED_AFTER
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from go_scheduler import Scheduler, TaskInstance
+    from go_scheduler import TaskInstance
 
 DAY = 24 * HOUR
 # So that nothing lapses in a leap.
@@ -58,22 +66,13 @@ def presume_hung(world: ThreadedWorld, count: int = 1) -> None:
     world.leap(HOUR, RunHung, told + count)
 
 
-def enqueue(node: Scheduler, count: int, **options: object) -> TaskDefinition:
-    task = TaskDefinition(trigger=OnDemandTrigger(), **options)  # type: ignore[arg-type]
-    stored = node.schedule(task)
-    for _ in range(count):
-        node.run_now(stored.id)
-    return stored
-
-
 def test_another_thread_takes_the_place_of_one_whose_handler_hangs(
     threaded: ThreadedWorld,
 ) -> None:
     node = threaded.node(hanging(threaded), **SETTINGS)
     stuck = node.schedule(threaded.now())
     threaded.wait_for_hanging()
-    for _ in range(3):
-        node.schedule(threaded.now(name="ok"))
+    node.schedule_all(threaded.now(name="ok") for _ in range(3))
     # Those that waited, and the one that hung once more.
     finished = threaded.leap(HOUR, InstanceFinished, 4)
     assert {each.took is None for each in finished} == {False}
@@ -196,18 +195,18 @@ def test_of_a_definition_of_which_three_hang_nothing_more_is_called_here(
 
     settings = {**SETTINGS, "max_workers": 8}
     node = threaded.node(handler, **settings, max_hung=10)
-    task = enqueue(node, 3, name="stuck")
+    [stuck, *_] = run_now(node, 3, name="stuck")
     presume_hung(threaded, 3)
     wait_until(lambda: node.health().stuck_workers == 3)
     threaded.heard.events.clear()
-    made = {node.run_now(task.id).id for _ in range(2)}
+    made = {node.run_now(stuck.definition_id).id for _ in range(2)}
     # Those that are to run again are given back as well.
     given_back = threaded.heard.of(InstanceGivenBack)
     while not made.issubset(each.instance_id for each in given_back):
         given_back = threaded.heard.wait(InstanceGivenBack, len(given_back) + 1)
     assert {each.reason for each in given_back} == {"3 runs of stuck hang here"}
     assert node.health().trouble is None
-    enqueue(node, 2, name="ok")
+    run_now(node, 2, name="ok")
     threaded.heard.wait(InstanceFinished, 2)
     # Another node may have them.
     other = threaded.node(handler, **settings, max_hung=10).health().node
@@ -242,12 +241,12 @@ def test_those_of_one_definition_leave_spare_workers_to_others(
     node = threaded.node(
         hanging(threaded), **{**SETTINGS, "max_workers": 6}, max_hung=4
     )
-    enqueue(node, 4, name="stuck")
+    run_now(node, 4, name="stuck")
     presume_hung(threaded, 4)
     # Three have been replaced; the fourth keeps its worker.
     wait_until(lambda: (node.health().stuck_workers, node.health().busy) == (4, 1))
     assert node.health().trouble is None
-    enqueue(node, 6, name="ok")
+    run_now(node, 6, name="ok")
     threaded.heard.wait(InstanceFinished, 6)
 
 
@@ -305,17 +304,12 @@ def test_a_handler_that_hangs_while_the_node_stops_ends_the_wait(
     node.schedule(threaded.now())
     threaded.wait_for_hanging()
     stopped: list[bool] = []
-    stopping = threading.Thread(target=lambda: stopped.append(node.stop()))
-    stopping.start()
-    wait_until(lambda: not node.health().ok)
-    threaded.leap(HOUR, RunHung)
-    stopping.join(FAILED_AFTER)
+    with meanwhile(lambda: stopped.append(node.stop())):
+        wait_until(lambda: not node.health().ok)
+        threaded.leap(HOUR, RunHung)
     assert stopped == [False]
     [instance] = node.list_instances()
     assert (instance.state, instance.hangs) == (State.PENDING, 1)
-
-
-# Timeouts
 
 
 def test_an_async_handler_is_cancelled_at_its_timeout(threaded: ThreadedWorld) -> None:
@@ -358,8 +352,6 @@ def test_an_async_handler_that_goes_on_past_its_timeout_is_presumed_hung(
     refused: list[bool] = []
 
     async def handler(instance: TaskInstance) -> None:
-        from go_scheduler import current_run
-
         if instance.attempt > 1:
             return
         began.release()
@@ -395,9 +387,9 @@ def test_a_sync_handler_is_left_behind_at_its_timeout(world: World) -> None:
     assert (told.timeout, told.ended) == (seconds(10), False)
     wait_until(lambda: node.health().stuck_workers == 1)
     world.advance(1)
-    found = world.only()
-    assert (found.runs, found.hangs) == (1, 1)
-    assert (found.error or "").startswith("timed out after 0:00:10\n\nnothing ends a h")
+    assert (world.only().runs, world.only().hangs) == (1, 1)
+    error = world.only().error or ""
+    assert error.startswith("timed out after 0:00:10\n\nnothing ends a h")
     # A late success counts all the same.
     world.bench.calls[0].end()
     world.advance(1)
@@ -405,19 +397,14 @@ def test_a_sync_handler_is_left_behind_at_its_timeout(world: World) -> None:
 
 
 def test_a_timeout_beyond_expire_after_never_acts(world: World) -> None:
-    world.node(world.bench.handler).schedule(
-        once(timeout=MINUTE, expire_after=seconds(10))
-    )
-    world.advance(11)
+    world.begin(once(timeout=MINUTE, expire_after=seconds(10)))
+    world.advance(10)
     assert len(world.heard.of(RunHung)) == 1
     assert world.heard.of(RunTimedOut) == []
 
 
 def test_more_time_moves_no_timeout(world: World) -> None:
-    world.node(world.bench.handler).schedule(
-        once(timeout=MINUTE, expire_after=seconds(30))
-    )
-    world.advance(1)
+    world.begin(once(timeout=MINUTE, expire_after=seconds(30)))
     world.bench.calls[0].run.extend(HOUR)
     world.advance(58.5)
     assert world.heard.of(RunTimedOut) == []
@@ -428,18 +415,17 @@ def test_more_time_moves_no_timeout(world: World) -> None:
 def test_the_schedulers_timeout_holds_for_definitions_that_do_not_say(
     world: World,
 ) -> None:
-    node = world.node(world.bench.handler, timeout=seconds(20))
-    node.schedule(once(name="not"))
-    node.schedule(once(name="own", timeout=seconds(5)))
-    world.advance(6)
+    own = once(name="own", timeout=seconds(5))
+    world.begin(once(name="not"), own, timeout=seconds(20))
+    world.advance(5)
     assert [each.name for each in world.heard.of(RunTimedOut)] == ["own"]
     world.advance(15)
     assert [each.name for each in world.heard.of(RunTimedOut)] == ["own", "not"]
 
 
 def test_a_result_that_comes_just_before_its_timeout_counts(world: World) -> None:
-    world.node(world.bench.handler).schedule(once(timeout=seconds(10)))
-    world.advance(9.99)
+    world.begin(once(timeout=seconds(10)))
+    world.advance(8.99)
     world.bench.end_all()
     world.advance(60)
     assert world.only().state is State.COMPLETED

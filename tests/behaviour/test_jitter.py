@@ -33,15 +33,11 @@ class Ledger:
         self.scheduler = world.node(
             lambda instance: self.ran.update([instance.fire_time]), **SOON, **FORGETS
         )
-        every = IntervalTrigger(EVERY)
-        catch_up = CatchUp(mode="all")
         # Its jitter goes by its id: with some a run is just about to begin at an edit.
         self.id = NOBODY
-        self.scheduler.schedule(
-            TaskDefinition(
-                id=self.id, trigger=every, jitter=2 * MINUTE, catch_up=catch_up
-            )
-        )
+        of = TaskDefinition(id=self.id, trigger=IntervalTrigger(EVERY))
+        catch_up = CatchUp(mode="all")
+        self.scheduler.schedule(replace(of, jitter=2 * MINUTE, catch_up=catch_up))
 
     def go_on(self, duration: timedelta) -> None:
         """Let time pass, and keep what is recorded before it is cleaned up."""

@@ -33,6 +33,7 @@ from tests.behaviour.house import (
     at,
     once,
     seconds,
+    several,
 )
 
 if TYPE_CHECKING:
@@ -48,14 +49,10 @@ def claim_left(world: World, instance: TaskInstance) -> timedelta:
     return expires_at - world.clock.now()
 
 
-# Renewals
-
-
 def test_the_claim_of_what_runs_is_renewed_each_third_of_the_lease(
     world: World,
 ) -> None:
-    world.node(world.bench.handler).schedule(once(expire_after=HOUR))
-    world.advance(1)
+    world.begin(once(expire_after=HOUR))
     [called] = world.bench.calls
     left = []
     for _ in range(600):
@@ -68,10 +65,7 @@ def test_the_claim_of_what_runs_is_renewed_each_third_of_the_lease(
 
 
 def test_many_are_renewed_in_one_write(world: World) -> None:
-    node = world.node(world.bench.handler, max_workers=30)
-    for _ in range(30):
-        node.schedule(once(expire_after=HOUR))
-    world.advance(1)
+    world.begin(*several(30, expire_after=HOUR), max_workers=30)
     world.advance(60)
     assert world.faults.asked.count("renew_claims") <= 12
     for each in world.bench.calls:
@@ -83,8 +77,7 @@ def test_what_waits_for_a_worker_keeps_its_claim_as_well(world: World) -> None:
     node = world.node(
         world.note, executor=later, max_workers=1, runner_window=seconds(100)
     )
-    for _ in range(2):
-        node.schedule(once(1))
+    node.schedule_all(several(2, 1))
     world.advance(60)
     assert node.health().busy == 2
     for each in world.store.select():
@@ -99,8 +92,7 @@ def test_a_run_whose_claim_is_about_to_lapse_when_it_begins_is_renewed_in_time(
 ) -> None:
     one = world.node(world.bench.handler, "one", max_workers=1, runner_window=HOUR / 60)
     world.node(world.note, "two", runner_window=HOUR / 60, queues=["other"])
-    for _ in range(2):
-        one.schedule(once(1, expire_after=seconds(25)))
+    one.schedule_all(several(2, 1, expire_after=seconds(25)))
     world.advance(10)
     world.bench.calls[0].end()
     assert len(world.bench.calls) == 2
@@ -110,8 +102,8 @@ def test_a_run_whose_claim_is_about_to_lapse_when_it_begins_is_renewed_in_time(
 
 
 def test_what_ends_is_renewed_no_more(world: World) -> None:
-    world.node(world.bench.handler).schedule(once(expire_after=HOUR))
-    world.advance(30)
+    world.begin(once(expire_after=HOUR))
+    world.advance(29)
     world.bench.end_all()
     world.advance(1)
     world.faults.asked.clear()
@@ -120,10 +112,7 @@ def test_what_ends_is_renewed_no_more(world: World) -> None:
 
 
 def test_a_claim_that_cannot_be_renewed_costs_only_itself(world: World) -> None:
-    node = world.node(world.bench.handler)
-    for _ in range(5):
-        node.schedule(once(expire_after=HOUR))
-    world.advance(1)
+    world.begin(*several(5, expire_after=HOUR))
     bad, *others = world.bench.calls
     world.faults.bad.add(bad.instance.id)
     world.advance(12)
@@ -141,10 +130,7 @@ def test_a_claim_that_cannot_be_renewed_costs_only_itself(world: World) -> None:
 
 
 def test_a_locked_claim_is_renewed_as_soon_as_it_can_be(world: World) -> None:
-    node = world.node(world.bench.handler)
-    for _ in range(5):
-        node.schedule(once(expire_after=HOUR))
-    world.advance(1)
+    world.begin(*several(5, expire_after=HOUR))
     locked, *others = world.bench.calls
     world.faults.locked.add(locked.instance.id)
     world.advance(12)
@@ -160,12 +146,8 @@ def test_a_locked_claim_is_renewed_as_soon_as_it_can_be(world: World) -> None:
 def test_while_the_store_is_away_for_less_than_a_lease_nothing_is_lost(
     world: World,
 ) -> None:
-    one = world.node(world.bench.handler, "one")
+    world.begin(once(expire_after=HOUR), name="one")
     world.node(world.note, "two")
-    one.schedule(once(expire_after=HOUR))
-    world.advance(0)
-    if not world.bench.calls:
-        pytest.fail("the first node looks first")
     for _ in range(4):
         world.advance(25)
         world.faults.away = True
@@ -176,37 +158,28 @@ def test_while_the_store_is_away_for_less_than_a_lease_nothing_is_lost(
     assert not world.bench.calls[0].run.lost
 
 
-# What a run learns
-
-
 def test_a_run_learns_within_a_third_of_the_lease_that_it_is_to_stop(
     world: World,
 ) -> None:
-    node = world.node(world.bench.handler, lease=seconds(30))
-    node.schedule(once())
-    world.advance(3)
+    node = world.begin(once(), lease=seconds(30))
     [called] = world.bench.calls
+    assert called.run.token == (called.instance.id, 1)
     assert not called.run.cancelled
-    assert called.run.token == (world.only().id, 1)
     assert node.cancel(called.instance.id) is Cancelled.REQUESTED
     world.advance(10)
-    assert called.run.cancelled
-    assert not called.run.lost
+    assert (called.run.cancelled, called.run.lost) == (True, False)
 
 
 @pytest.mark.parametrize("how", ["deleted", "completed elsewhere"])
 def test_a_run_that_is_not_needed_any_more_learns_so(world: World, how: str) -> None:
-    node = world.node(world.bench.handler)
-    stored = node.schedule(once(expire_after=HOUR))
-    world.advance(1)
+    node = world.begin(once(expire_after=HOUR))
     [called] = world.bench.calls
     if how == "deleted":
-        node.delete_definition(stored.id)
+        node.delete_definition(called.instance.definition.id)
     else:
         assert node.complete(called.instance.id, 1)
     world.advance(7)
-    assert called.run.lost
-    assert called.run.cancelled
+    assert (called.run.lost, called.run.cancelled) == (True, True)
     [lost] = world.heard.of(InstanceLost)
     assert (lost.instance_id, lost.attempt) == (called.instance.id, 1)
     with pytest.raises(ClaimLostError):
@@ -214,9 +187,6 @@ def test_a_run_that_is_not_needed_any_more_learns_so(world: World, how: str) -> 
     world.faults.asked.clear()
     world.advance(60)
     assert "renew_claims" not in world.faults.asked
-
-
-# How long a run may take
 
 
 @pytest.mark.parametrize("expire_after", [30, 2])
@@ -233,8 +203,7 @@ def test_what_outlives_expire_after_is_presumed_hung_and_runs_again(
     assert hung.allowed == seconds(expire_after)
     assert [each.instance.attempt for each in world.bench.calls] == [1, 2]
     assert world.bench.calls[1].at < at(2 + expire_after)
-    assert node.health().stuck_workers == 1
-    assert not node.health().ok
+    assert (node.health().stuck_workers, node.health().ok) == (1, False)
     assert world.only().hangs == 1
     [run] = world.store.list_runs(world.only().id)
     assert run.outcome is RunEnd.HUNG
@@ -242,17 +211,14 @@ def test_what_outlives_expire_after_is_presumed_hung_and_runs_again(
     world.bench.end_all()
     world.advance(1)
     assert world.only().ended_attempt == 1
-    assert node.health().stuck_workers == 0
-    assert node.health().ok
+    assert (node.health().stuck_workers, node.health().ok) == (0, True)
 
 
 @pytest.mark.parametrize("max_hangs", [1, 3])
 def test_what_hangs_after_it_was_asked_to_stop_is_cancelled(
     world: World, max_hangs: int
 ) -> None:
-    node = world.node(world.bench.handler, max_hangs=max_hangs)
-    node.schedule(once(expire_after=seconds(20)))
-    world.advance(1)
+    node = world.begin(once(expire_after=seconds(20)), max_hangs=max_hangs)
     assert node.cancel(world.only().id) is Cancelled.REQUESTED
     world.advance(20)
     assert (world.only().state, world.only().hangs) == (State.CANCELLED, 1)
@@ -262,9 +228,8 @@ def test_what_hangs_after_it_was_asked_to_stop_is_cancelled(
 def test_after_so_many_hangs_in_a_row_it_has_failed(
     world: World, max_hangs: int | None, runs: int
 ) -> None:
-    node = world.node(world.bench.handler, max_hangs=max_hangs, max_hung=100)
-    node.schedule(once(expire_after=seconds(10)))
-    world.advance(45)
+    world.begin(once(expire_after=seconds(10)), max_hangs=max_hangs, max_hung=100)
+    world.advance(44)
     found = world.only()
     assert (found.runs, found.hangs) == (runs, runs - (max_hangs is None))
     if max_hangs is None:
@@ -279,8 +244,7 @@ def test_after_so_many_hangs_in_a_row_it_has_failed(
 
 
 def test_a_run_that_asks_for_more_time_is_given_it(world: World) -> None:
-    world.node(world.bench.handler).schedule(once(expire_after=seconds(30)))
-    world.advance(1)
+    world.begin(once(expire_after=seconds(30)))
     [called] = world.bench.calls
     world.advance(28)
     called.run.extend(MINUTE)
@@ -297,22 +261,18 @@ def test_a_run_that_asks_for_more_time_is_given_it(world: World) -> None:
 
 def test_more_time_counts_for_the_claim_at_once(world: World) -> None:
     # Else a claim of little time lapses before anybody looks again.
-    one = world.node(world.bench.handler, "one", lease=HOUR)
     world.node(world.note, "two", queues=["other"])
-    one.schedule(once(expire_after=seconds(2)))
-    world.advance(1)
+    world.begin(once(expire_after=seconds(2)), lease=HOUR)
     [called] = world.bench.calls
     called.run.extend(MINUTE)
     world.advance(0.1)
     assert claim_left(world, called.instance) > seconds(50)
 
 
-# Takeover
-
-
-def dies_with_a_run(world: World) -> None:
-    """A node has begun a run, and is not heard of again."""
-    world.node(world.note, "one", executor=Later()).schedule(once())
+def dies_with_a_run(world: World, count: int = 1) -> None:
+    """A node has begun so many runs, and is not heard of again."""
+    one = world.node(world.note, "one", executor=Later())
+    one.schedule_all(several(count, expire_after=seconds(300)))
     world.advance(1)
     world.clock.freeze("one")
 
@@ -329,10 +289,8 @@ def test_what_a_node_ran_when_it_died_is_taken_over_after_the_lease(
     world.advance(13)
     assert world.called == []
     world.advance(12)
-    [called] = world.called
-    assert called.instance.attempt == 2
-    [told] = world.heard.of(InstanceTakenOver)
-    assert told.attempt == 2
+    [called], [told] = world.called, world.heard.of(InstanceTakenOver)
+    assert (called.instance.attempt, told.attempt) == (2, 2)
     [run] = world.store.list_runs(called.instance.id)
     assert run.outcome is RunEnd.LOST
 
@@ -364,9 +322,7 @@ def test_a_new_node_beside_others_takes_over_at_once_what_lapsed_a_lease_ago(
 def test_after_an_outage_nothing_is_taken_over_until_all_could_renew(
     world: World,
 ) -> None:
-    one = world.node(world.bench.handler, "one")
-    one.schedule(once(expire_after=HOUR))
-    world.advance(1)
+    world.begin(once(expire_after=HOUR), name="one")
     world.node(world.note, "two")
     world.advance(60)
     world.faults.away = True
@@ -388,9 +344,8 @@ def test_after_an_outage_nothing_is_taken_over_until_all_could_renew(
 def test_who_starts_as_the_store_comes_back_takes_nothing_over_at_once(
     world: World,
 ) -> None:
-    one = world.node(world.bench.handler, "one")
-    one.schedule(once(expire_after=HOUR))
-    world.advance(61)
+    world.begin(once(expire_after=HOUR), name="one")
+    world.advance(60)
     world.faults.away = True
     world.advance(60)
     world.node(world.note, "two")
@@ -415,11 +370,8 @@ def test_lives_of_a_few_seconds_show_that_the_store_was_there(world: World) -> N
 
 
 def test_calls_that_are_lost_among_others_are_no_outage(world: World) -> None:
-    one = world.node(world.note, "one", executor=Later())
-    one.schedule(once())
-    world.advance(1)
+    dies_with_a_run(world)
     two = world.node(world.note, "two")
-    world.clock.freeze("one")
     for _ in range(12):
         world.advance(2.9)
         world.faults.failing["claim_instances"] = StoreUnavailableError("lost")
@@ -433,9 +385,7 @@ def test_calls_that_are_lost_among_others_are_no_outage(world: World) -> None:
 def test_a_node_that_wakes_from_a_freeze_takes_nothing_over_at_once(
     world: World,
 ) -> None:
-    one = world.node(world.bench.handler, "one")
-    one.schedule(once(expire_after=HOUR))
-    world.advance(1)
+    world.begin(once(expire_after=HOUR), name="one")
     world.node(world.note, "two")
     world.advance(60)
     world.clock.freeze("one")
@@ -450,11 +400,7 @@ def test_a_node_that_wakes_from_a_freeze_takes_nothing_over_at_once(
 
 
 def test_a_break_lets_the_takeover_begin_with_one_again(world: World) -> None:
-    one = world.node(world.note, "one", executor=Later())
-    for _ in range(9):
-        one.schedule(once(expire_after=seconds(300)))
-    world.advance(0.5)
-    world.clock.freeze("one")
+    dies_with_a_run(world, 9)
     world.node(world.bench.handler, "two", queues=["other"])
     world.advance(60)
     world.node(world.bench.handler, "three")

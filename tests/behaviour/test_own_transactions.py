@@ -44,14 +44,6 @@ class OwnShop(Shop):
         self.world = World(lambda clock: open_store(url, clock=clock))
         METADATA.create_all(self.engine)
 
-    def complete(self, *, commits: bool = True) -> None:
-        """Write an order, and complete the run with it."""
-        with suppress(RollBack), self.engine.begin() as connection:
-            self.order(connection)
-            current_run().complete_in(connection)
-            if not commits:
-                raise RollBack
-
 
 @pytest.fixture
 def shop(own_file: Path) -> Iterator[OwnShop]:
@@ -68,17 +60,15 @@ def test_what_commits_has_succeeded_and_is_told_once(shop: OwnShop) -> None:
     ended = shop.world.only()
     assert (ended.state, ended.runs, ended.started_at) == (State.COMPLETED, 1, at(1))
     assert shop.orders == 1
-    assert len(shop.world.heard.of(InstanceFinished)) == 1
-    assert len(shop.world.heard.of(RunEnded)) == 1
-    assert shop.world.heard.of(ResultDiscarded) == []
+    told = shop.world.heard.of(RunEnded, InstanceFinished, ResultDiscarded)
+    assert [type(each) for each in told] == [RunEnded, InstanceFinished]
 
 
 def test_a_second_of_many_that_do_not_commit_has_few_lines(
     shop: OwnShop, caplog: pytest.LogCaptureFixture
 ) -> None:
     node = shop.world.node(lambda _: shop.complete(commits=False))
-    for number in range(20):
-        node.schedule(once(1 + number / 50))
+    node.schedule_all(once(1 + number / 50) for number in range(20))
     shop.world.advance(1.9)
     assert len(shop.world.heard.of(RunFailed)) == 20
     assert len([each for each in caplog.messages if "not committed" in each]) == 5
@@ -173,9 +163,8 @@ def test_ends_of_others_do_not_wait_for_an_open_transaction(shop: OwnShop) -> No
             shop.complete()
         return None
 
-    node = shop.world.node(handler)
-    for name in ("own", "plain", "own"):
-        node.schedule(once(1, name=name))
+    names = ("own", "plain", "own")
+    shop.world.node(handler).schedule_all(once(1, name=name) for name in names)
     shop.world.advance(3)
     assert shop.world.states() == {State.COMPLETED: 3}
     assert shop.orders == 2

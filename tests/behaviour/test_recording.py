@@ -12,7 +12,6 @@ from go_scheduler import (
     Fail,
     GiveBack,
     HandlerRegistry,
-    Job,
     OnDemandTrigger,
     RetryAfter,
     RetryPolicy,
@@ -42,8 +41,18 @@ from go_scheduler.events import (
 from go_scheduler.events.instance_events import Write
 from go_scheduler.models import Outcome
 from go_scheduler.stores.messages import Retention
-from go_scheduler.testing.builders import counts_by_state
-from tests.behaviour.house import MINUTE, SECOND, World, at, once, seconds, take
+from go_scheduler.testing.builders import check, counts_by_state
+from tests.behaviour.house import (
+    LEASE,
+    MINUTE,
+    SECOND,
+    World,
+    at,
+    once,
+    seconds,
+    several,
+    take,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -63,9 +72,6 @@ def failing(*errors: BaseException) -> Callable[[TaskInstance], None]:
     return handler
 
 
-# What follows
-
-
 def test_by_default_what_failed_runs_again_when_expire_after_has_passed(
     world: World,
 ) -> None:
@@ -80,15 +86,13 @@ def test_by_default_what_failed_runs_again_when_expire_after_has_passed(
     world.node(handler, listeners=[listener]).schedule(once(1, expire_after=MINUTE))
     world.advance(30)
     waiting = world.only()
-    assert (waiting.state, waiting.runs) == (State.PENDING, 1)
-    assert waiting.due_at == at(61)
+    check(waiting, state=State.PENDING, runs=1, due_at=at(61))
     assert "ValueError: no paper" in (waiting.error or "")
     world.advance(60)
     assert world.times == [1, 61]
-    ended = world.only()
-    assert (ended.state, ended.runs, ended.started_at) == (State.COMPLETED, 2, at(61))
-    [run] = world.store.list_runs(ended.id)
-    assert (run.outcome, run.attempt, run.started_at) == (RunEnd.FAILED, 1, at(1))
+    check(world.only(), state=State.COMPLETED, runs=2, started_at=at(61))
+    [run] = world.store.list_runs(waiting.id)
+    check(run, outcome=RunEnd.FAILED, attempt=1, started_at=at(1))
 
 
 @pytest.mark.parametrize("attempts", [1, 3])
@@ -120,9 +124,7 @@ def test_after_the_last_run_that_is_allowed_it_has_failed(
 def test_a_run_that_was_asked_to_stop_is_cancelled_unless_it_succeeds(
     world: World, returns: bool
 ) -> None:
-    node = world.node(world.bench.handler)
-    node.schedule(once())
-    world.advance(1)
+    node = world.begin(once())
     [called] = world.bench.calls
     assert node.cancel(called.instance.id) is Cancelled.REQUESTED
     world.advance(7)
@@ -136,6 +138,9 @@ def test_a_run_that_was_asked_to_stop_is_cancelled_unless_it_succeeds(
     assert (finished.started_at, finished.took) == (at(0), seconds(8))
 
 
+LATER = RetryAfter(MINUTE)
+
+
 @pytest.mark.parametrize(
     ("error", "state", "runs", "due"),
     [
@@ -145,12 +150,7 @@ def test_a_run_that_was_asked_to_stop_is_cancelled_unless_it_succeeds(
         (TypeError("from within"), State.PENDING, 1, 90),
         (KeyboardInterrupt(), State.PENDING, 1, 90),
         (SystemExit(3), State.PENDING, 1, 90),
-        (
-            ExceptionGroup("", [RetryAfter(SECOND), RetryAfter(MINUTE)]),
-            "pending",
-            1,
-            60,
-        ),
+        (ExceptionGroup("", [RetryAfter(SECOND), LATER]), State.PENDING, 1, 60),
         (ExceptionGroup("", [Fail("a"), ValueError("b")]), State.PENDING, 1, 90),
         (ExceptionGroup("", [Fail("a"), Fail("b")]), State.FAILED, 1, 0),
     ],
@@ -167,14 +167,11 @@ def test_what_a_handler_raises_decides_what_follows(
     assert len(world.heard.of(RunDeferred)) == (
         "RetryAfter" in repr(error) and "Fail" not in repr(error)
     )
-    given_back = [(each.reason, each.by_handler) for each in given_backs(world)]
+    told = world.heard.of(InstanceGivenBack)
+    given_back = [(each.reason, each.by_handler) for each in told]
     assert given_back == ([("no printer", True)] if runs == 0 else [])
     world.advance(91)
     assert world.only().state is (state if due == 0 else State.COMPLETED)
-
-
-def given_backs(world: World) -> list[InstanceGivenBack]:
-    return world.heard.of(InstanceGivenBack)
 
 
 class SaysNothing:
@@ -188,22 +185,27 @@ class SaysNothing:
         raise AssertionError("it is never called")
 
 
+def call_wrongly(instance: TaskInstance) -> None:
+    SaysNothing()(instance)  # type: ignore[call-arg]
+
+
 @pytest.mark.parametrize("in_a_registry", [False, True])
+@pytest.mark.parametrize(
+    ("handler", "state"),
+    [(SaysNothing(), State.FAILED), (call_wrongly, State.PENDING)],
+    ids=["wrong", "calls another wrongly"],
+)
 def test_a_handler_that_cannot_be_called_so_has_failed_at_once(
-    world: World, in_a_registry: bool
+    world: World, in_a_registry: bool, handler: Any, state: State
 ) -> None:
-    handlers = HandlerRegistry()
-    wrong: Any = SaysNothing()
     if in_a_registry:
-        handlers.register("wrong")(wrong)
-        wrong = handlers
-    world.node(wrong).schedule(once(name="wrong"))
+        handlers = HandlerRegistry()
+        handlers.register("wrong")(handler)
+        handler = handlers
+    world.node(handler).schedule(once(name="wrong"))
     world.advance(1)
-    assert (world.only().state, world.only().runs) == (State.FAILED, 1)
+    assert (world.only().state, world.only().runs) == (state, 1)
     assert "TypeError" in (world.only().error or "")
-
-
-# Errors as text
 
 
 class Mute(Exception):
@@ -238,9 +240,6 @@ def test_an_error_is_kept_as_every_store_can(
     kept = world.only().error or ""
     assert kept.rstrip().endswith(text)
     assert len(kept) <= 16 * 1024
-
-
-# Definitions that wait for the end
 
 
 class Fickle(Trigger):
@@ -280,9 +279,8 @@ def test_what_its_trigger_fires_no_more_after_the_end_is_told_to_be_over(
     world.store.put_definitions([of])
     world.node(world.note)
     world.advance(2)
-    assert [each.definition_id for each in world.heard.of(DefinitionCompleted)] == [
-        of.id
-    ]
+    [told] = world.heard.of(DefinitionCompleted)
+    assert told.definition_id == of.id
 
 
 @pytest.mark.parametrize("error", [ZeroDivisionError("by zero"), SystemExit(3)])
@@ -304,13 +302,9 @@ def test_where_its_trigger_fails_at_the_end_it_fires_in_a_minute(
     assert type(error).__name__ in told.error
 
 
-# Batches
-
-
 def test_an_end_that_cannot_be_recorded_costs_only_itself(world: World) -> None:
     node = world.node(world.note)
-    for _ in range(9):
-        node.schedule(once(2))
+    node.schedule_all(several(9, 2))
     world.advance(1.5)
     bad = world.store.select()[4].id
     world.faults.failing["finish_instances"] = StoreUnavailableError("away")
@@ -337,9 +331,7 @@ def test_an_end_that_cannot_be_recorded_costs_only_itself(world: World) -> None:
 
 
 def test_a_locked_end_delays_no_other_and_is_written_soon(world: World) -> None:
-    node = world.node(world.note)
-    for _ in range(9):
-        node.schedule(once(2))
+    world.node(world.note).schedule_all(several(9, 2))
     world.advance(1.5)
     locked = world.store.select()[4].id
     world.faults.locked.add(locked)
@@ -355,6 +347,29 @@ def test_a_locked_end_delays_no_other_and_is_written_soon(world: World) -> None:
     assert world.states() == {State.COMPLETED: 9}
 
 
+@pytest.mark.parametrize("expire_after", [1, 5, 300])
+@pytest.mark.parametrize("duration", [0.01, 0.9])
+def test_what_has_ended_is_run_by_nobody_else_while_its_end_cannot_be_recorded(
+    world: World, expire_after: float, duration: float
+) -> None:
+    one = world.node(world.bench.handler, "one")
+    world.node(world.note, "two")
+    world.clock.freeze("two")
+    one.schedule(once(expire_after=seconds(expire_after)))
+    world.advance(0.01)
+    world.clock.thaw("two")
+    world.advance(duration)
+    world.faults.where = {"finish_instances"}
+    world.faults.locked.add(world.only().id)
+    world.bench.end_all()
+    world.clock.advance(3 * LEASE)
+    assert world.only().state is State.RUNNING
+    world.faults.locked.clear()
+    world.advance(1.01)
+    check(world.only(), state=State.COMPLETED, runs=1, attempt=1)
+    assert world.called == []
+
+
 def test_what_is_given_back_and_cannot_be_written_costs_only_itself(
     world: World,
 ) -> None:
@@ -362,9 +377,7 @@ def test_what_is_given_back_and_cannot_be_written_costs_only_itself(
         if instance.attempt == 1:
             raise GiveBack(seconds(5))
 
-    node = world.node(handler)
-    for _ in range(5):
-        node.schedule(once(2))
+    world.node(handler).schedule_all(several(5, 2))
     world.advance(1.9)
     world.faults.bad.add(world.store.select()[2].id)
     world.faults.where = {"release_instances"}
@@ -379,8 +392,7 @@ def test_ends_that_are_not_recorded_keep_a_node_from_claiming_more(
     world: World,
 ) -> None:
     node = world.node(world.note, max_workers=3)
-    for due in range(1, 11):
-        node.schedule(once(due))
+    node.schedule_all(map(once, range(1, 11)))
     world.faults.failing["finish_instances"] = StoreUnavailableError("away")
     world.advance(20)
     assert len(world.called) == 3
@@ -393,13 +405,11 @@ def test_ends_that_are_not_recorded_keep_a_node_from_claiming_more(
 
 def test_a_few_that_cannot_be_recorded_cost_no_worker(world: World) -> None:
     node = world.node(world.note, max_workers=2)
-    for due in (1, 2, 3):
-        node.schedule(once(due))
+    node.schedule_all(map(once, (1, 2, 3)))
     world.faults.where = {"finish_instances"}
     world.until(lambda: len(world.store.select()) == 3)
     world.faults.bad.update(each.id for each in world.store.select())
-    for due in (10, 11, 12):
-        node.schedule(once(due))
+    node.schedule_all(map(once, (10, 11, 12)))
     world.advance(20)
     assert len(world.called) == 6
     assert world.states() == {State.COMPLETED: 3, State.RUNNING: 3}
@@ -429,8 +439,7 @@ def test_more_ends_than_one_batch_are_all_recorded(world: World) -> None:
     node = world.node(world.note, max_workers=2000, max_held=2000)
     world.advance(1)
     world.faults.failing["finish_instances"] = StoreUnavailableError("away")
-    for _ in range(1200):
-        node.schedule(once(5))
+    node.schedule_all(several(1200, 5))
     world.advance(5)
     assert node.health().unrecorded == 1200
     del world.faults.failing["finish_instances"]
@@ -438,16 +447,12 @@ def test_more_ends_than_one_batch_are_all_recorded(world: World) -> None:
     assert world.states() == {State.COMPLETED: 1200}
 
 
-# Answers that are lost, and claims
-
-
 @pytest.mark.parametrize(("count", "told"), [(1, 1), (30, 10)])
 def test_an_end_whose_answer_is_lost_is_told_once_and_discarded_by_nobody(
     world: World, count: int, told: int
 ) -> None:
     node = world.node(world.note)
-    for _ in range(count):
-        node.schedule(once(2))
+    node.schedule_all(several(count, 2))
     world.advance(1.9)
     world.faults.losing.add("finish_instances")
     world.advance(3)
@@ -481,9 +486,7 @@ def test_a_retry_whose_answer_is_lost_is_told_once(world: World) -> None:
 def test_of_a_run_that_has_lost_its_claim_a_success_alone_counts(
     world: World, succeeds: bool
 ) -> None:
-    one = world.node(world.bench.handler, "one")
-    one.schedule(once())
-    world.advance(1)
+    world.begin(once(), name="one")
     [first] = world.bench.calls
     world.clock.freeze("one")
     world.node(world.bench.handler, "two")
@@ -514,9 +517,7 @@ def test_of_a_run_that_has_lost_its_claim_a_success_alone_counts(
 def test_the_late_failure_of_a_run_that_knows_nothing_of_it_is_discarded(
     world: World,
 ) -> None:
-    one = world.node(world.bench.handler, "one")
-    one.schedule(once())
-    world.advance(1)
+    world.begin(once(), name="one")
     world.clock.freeze("one")
     world.node(world.note, "two")
     world.advance(60)
@@ -524,9 +525,8 @@ def test_the_late_failure_of_a_run_that_knows_nothing_of_it_is_discarded(
     world.bench.calls[0].end(error=ValueError("late"))
     world.clock.thaw("one")
     world.advance(1)
-    ended = world.only()
-    assert (ended.state, ended.ended_attempt, ended.error) == (State.COMPLETED, 2, None)
-    [discarded] = world.heard.of(ResultDiscarded)
+    ended, [discarded] = world.only(), world.heard.of(ResultDiscarded)
+    check(ended, state=State.COMPLETED, ended_attempt=2, error=None)
     assert discarded.attempt == 1
     assert world.store.list_runs(ended.id)[0].outcome is RunEnd.LOST
 
@@ -534,10 +534,7 @@ def test_the_late_failure_of_a_run_that_knows_nothing_of_it_is_discarded(
 def test_of_many_that_are_discarded_the_log_has_a_few_lines(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
-    one = world.node(world.bench.handler, "one", max_workers=100)
-    for _ in range(60):
-        one.schedule(once())
-    world.advance(1)
+    world.begin(*several(60), name="one", max_workers=100)
     world.clock.freeze("one")
     world.node(world.note, "two")
     world.advance(60)
@@ -552,9 +549,8 @@ def test_of_many_that_are_discarded_the_log_has_a_few_lines(
 
 
 def test_two_ends_of_one_instance_are_recorded_in_their_order(world: World) -> None:
-    node = world.node(world.bench.handler, expire_after=seconds(10))
-    node.schedule(once(expire_after=seconds(10)))
-    world.advance(11)
+    node = world.begin(once(expire_after=seconds(10)))
+    world.advance(10)
     first, second = world.bench.calls
     world.faults.failing["finish_instances"] = StoreUnavailableError("away")
     second.end(error=ValueError("second"))
@@ -610,9 +606,7 @@ def test_an_end_of_which_nobody_can_say_whether_it_was_recorded_is_told_as_disca
 
 
 def test_that_a_lost_run_hangs_is_told_once(world: World) -> None:
-    one = world.node(world.bench.handler, "one")
-    one.schedule(once(expire_after=seconds(30)))
-    world.advance(1)
+    world.begin(once(expire_after=seconds(30)), name="one")
     world.clock.freeze("one")
     world.node(world.note, "two")
     world.advance(60)
@@ -621,9 +615,6 @@ def test_that_a_lost_run_hangs_is_told_once(world: World) -> None:
     world.advance(1)
     assert len(world.heard.of(RunHung)) == 1
     assert world.heard.of(ResultDiscarded) == []
-
-
-# What is not kept
 
 
 def test_without_a_retention_a_success_is_deleted_as_it_ends(world: World) -> None:
@@ -648,40 +639,15 @@ def test_without_a_retention_all_else_is_kept_for_a_lease(world: World) -> None:
         if name == "fails" or (name, instance.runs) == ("retried", 1):
             raise ValueError("no paper")
 
+    retry = {n: RetryPolicy(max_attempts=n, delay=SECOND) for n in (1, 2)}
     node = world.node(handler, retention=ZERO)
-    again = RetryPolicy(max_attempts=2, delay=SECOND)
-    never = RetryPolicy(max_attempts=1)
-    node.schedule(once(name="retried", retry=again))
-    node.schedule(once(name="fails", retry=never))
-    node.schedule(once(name="alone", lock="printer"))
-    id = TaskDefinition.id_for("task keyed")
-    node.schedule(TaskDefinition(id=id, trigger=OnDemandTrigger(), name="keyed"))
-    node.enqueue("keyed", key="order 7")
-    [waits] = node.enqueue_all("keyed", [Job(at=at(60))])
-    assert node.cancel(waits.id) is Cancelled.CANCELLED
-    world.advance(5)
-    kept = [
-        ("alone", State.COMPLETED),
-        ("fails", State.FAILED),
-        ("keyed", State.CANCELLED),
-        ("keyed", State.COMPLETED),
-        ("retried", State.COMPLETED),
-    ]
-    found = [(each.definition.name, each.state) for each in world.store.select()]
-    assert sorted(found) == kept
-    world.advance(14)
-    assert len(world.store.select()) == len(kept)
+    node.schedule(once(name="retried", retry=retry[2]))
+    node.schedule(once(name="fails", retry=retry[1]))
+    world.advance(19)
+    found = {each.definition.name: each.state for each in world.store.select()}
+    assert found == {"fails": State.FAILED, "retried": State.COMPLETED}
     world.advance(60)
     assert len(world.store.select()) == 0
-
-
-def test_without_a_retention_a_definition_that_waits_goes_on(world: World) -> None:
-    node = world.node(world.note, retention=ZERO)
-    made = node.schedule(TaskDefinition(trigger=DelayTrigger(seconds(10))))
-    world.advance(35)
-    assert world.times == [10, 20, 30]
-    assert len(world.store.select()) == 0
-    assert world.store.get_definition(made.id).next_fire_time is not None
 
 
 def test_the_end_of_what_was_deleted_is_told_though_its_answer_was_lost(
@@ -702,9 +668,7 @@ def test_the_end_of_what_was_deleted_is_told_though_its_answer_was_lost(
 
 
 def test_a_failure_of_what_is_gone_is_told_as_discarded(world: World) -> None:
-    node = world.node(world.bench.handler, retention=ZERO)
-    node.schedule(once())
-    world.advance(1)
+    node = world.begin(once(), retention=ZERO)
     world.faults.failing["finish_instances"] = StoreUnavailableError("away")
     world.bench.calls[0].end(error=ValueError("no"))
     world.advance(1)

@@ -119,27 +119,6 @@ def test_what_is_in_a_group_counts_where_all_agree() -> None:
     assert len({*names}) == len(names)
 
 
-class SaysNothing:
-    """Cannot be called with an instance, which its signature does not say."""
-
-    @property
-    def __signature__(self) -> object:
-        raise ValueError("not known")
-
-    def __call__(self) -> None:
-        raise AssertionError("it is never called")
-
-
-def call_wrongly(instance: TaskInstance) -> None:
-    SaysNothing()(instance)  # type: ignore[call-arg]
-
-
-def test_a_wrong_call_from_within_a_handler_is_tried_again(world: World) -> None:
-    world.node(call_wrongly).schedule(once())
-    world.advance(1)
-    assert (world.only().state, world.only().runs) == (State.PENDING, 1)
-
-
 def test_an_error_that_was_never_raised_is_no_wrong_call() -> None:
     assert not failure_of(TypeError("made"), callers=[]).is_final
 

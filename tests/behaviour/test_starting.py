@@ -27,6 +27,7 @@ from go_scheduler.events import (
 )
 from go_scheduler.events.instance_events import Write
 from go_scheduler.stores.filters import Filter
+from go_scheduler.testing.builders import check
 from tests.behaviour.house import (
     HOUR,
     LEASE,
@@ -37,6 +38,7 @@ from tests.behaviour.house import (
     at,
     once,
     seconds,
+    several,
 )
 from tests.patience import FAILED_AFTER
 
@@ -85,35 +87,28 @@ def test_its_start_is_recorded_no_sooner_than_it_has_to_be(world: World) -> None
     assert world.called == []
 
 
-def test_while_no_start_can_be_recorded_nothing_is_called(world: World) -> None:
+@pytest.mark.parametrize("done", [False, True])
+def test_while_no_start_is_known_to_be_recorded_nothing_is_called(
+    world: World, done: bool
+) -> None:
     world.node(world.note).schedule(once(2))
     world.advance(1.5)
-    world.faults.failing["start_instances"] = StoreUnavailableError("away")
-    world.advance(5)
+    if done:
+        world.faults.losing.add("start_instances")
+    else:
+        world.faults.failing["start_instances"] = StoreUnavailableError("away")
+    world.advance(3)
     assert world.called == []
-    assert world.only().runs == 0
-    del world.faults.failing["start_instances"]
-    world.advance(2)
-    assert len(world.called) == 1
-    assert (world.only().state, world.only().runs) == (State.COMPLETED, 1)
-
-
-def test_a_start_whose_answer_is_lost_is_one_run(world: World) -> None:
-    world.node(world.note).schedule(once(2))
-    world.advance(1.5)
-    world.faults.losing.add("start_instances")
-    world.advance(1)
-    assert world.called == []
+    assert world.only().runs == done
     world.faults.losing.clear()
+    world.faults.failing.clear()
     world.advance(2)
     assert len(world.called) == 1
     assert (world.only().state, world.only().runs) == (State.COMPLETED, 1)
 
 
 def test_a_start_that_cannot_be_recorded_costs_only_itself(world: World) -> None:
-    node = world.node(world.note)
-    for _ in range(9):
-        node.schedule(once(2))
+    world.node(world.note).schedule_all(several(9, 2))
     world.advance(1.5)
     bad = world.store.select()[4].id
     world.faults.bad.add(bad)
@@ -121,8 +116,7 @@ def test_a_start_that_cannot_be_recorded_costs_only_itself(world: World) -> None
     assert world.times == [2] * 8
     assert bad not in [each.instance.id for each in world.called]
     [told] = world.heard.of(InstanceUnrecorded)
-    assert (told.instance_id, told.write) == (bad, Write.START)
-    assert told.retry_in == seconds(0.1)
+    check(told, instance_id=bad, write=Write.START, retry_in=seconds(0.1))
     assert "a bad row" in told.error
     assert isinstance(told.exception, StoreError)
     world.faults.bad.clear()
@@ -133,8 +127,7 @@ def test_a_start_that_cannot_be_recorded_costs_only_itself(world: World) -> None
 
 def test_a_locked_start_delays_no_other_and_is_tried_again_soon(world: World) -> None:
     node = world.node(world.note)
-    for _ in range(9):
-        node.schedule(once(2))
+    node.schedule_all(several(9, 2))
     world.advance(1.5)
     locked = world.store.select()[4].id
     world.faults.locked.add(locked)
@@ -176,27 +169,18 @@ def test_the_run_gets_its_definition_as_it_is_when_it_starts(world: World) -> No
     assert [each.instance.metadata["to"] for each in world.called] == ["b"]
 
 
-@pytest.mark.parametrize("what", ["pause", "delete", "move"])
-def test_what_was_changed_before_its_start_is_not_called(
-    world: World, what: str
+def test_what_is_moved_before_its_start_is_called_when_it_is_due_then(
+    world: World,
 ) -> None:
     node = world.node(world.note)
     stored = node.schedule(once(2))
     world.advance(1.5)
     assert world.only().state is State.CLAIMED
-    if what == "pause":
-        node.pause(stored.id)
-    elif what == "delete":
-        node.delete_definition(stored.id)
-    else:
-        node.schedule(replace(once(20), id=stored.id))
+    node.schedule(replace(once(20), id=stored.id))
     world.advance(10)
-    assert world.called == []
     assert (node.health().waiting, node.health().busy) == (0, 0)
-    if what == "pause":
-        node.resume(stored.id)
     world.advance(20)
-    assert world.times == {"pause": [11.5], "delete": [], "move": [20]}[what]
+    assert world.times == [20]
 
 
 def test_what_has_no_handler_here_any_more_when_it_starts_is_given_back(
@@ -231,9 +215,7 @@ def test_what_is_more_urgent_is_called_first_though_it_came_last(world: World) -
 
 
 def test_a_crowd_that_is_due_at_one_instant_is_called_then(world: World) -> None:
-    node = world.node(world.note)
-    for _ in range(700):
-        node.schedule(once(5))
+    world.node(world.note).schedule_all(several(700, 5))
     world.advance(4.999)
     assert world.called == []
     world.advance(0.001)
@@ -243,10 +225,9 @@ def test_a_crowd_that_is_due_at_one_instant_is_called_then(world: World) -> None
 
 def test_what_comes_too_late_to_a_worker_is_dropped(world: World) -> None:
     policy = CatchUp(drop_after=seconds(3))
-    one = world.node(world.bench.handler, max_workers=1, runner_window=seconds(10))
-    for _ in range(2):
-        one.schedule(once(1, catch_up=policy))
-    world.advance(2)
+    late = several(2, 1, catch_up=policy)
+    world.begin(*late, max_workers=1, runner_window=seconds(10))
+    world.advance(1)
     assert len(world.bench.calls) == 1
     world.advance(3)
     world.bench.end_all()

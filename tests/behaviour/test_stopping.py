@@ -10,12 +10,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from go_scheduler import (
-    OnDemandTrigger,
     RetryAfter,
     RetryPolicy,
     State,
     StoreUnavailableError,
-    TaskDefinition,
 )
 from go_scheduler.events import (
     InstanceGivenBack,
@@ -35,7 +33,9 @@ from tests.behaviour.house import (
     ThreadedWorld,
     World,
     every,
+    meanwhile,
     once,
+    run_now,
     seconds,
     wait_until,
 )
@@ -43,22 +43,13 @@ from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from datetime import timedelta
 
-    from go_scheduler import Scheduler, TaskInstance
-
-
-def stopping(node: Scheduler, timeout: timedelta | None = None) -> threading.Thread:
-    """A thread that stops a node."""
-    thread = threading.Thread(target=lambda: node.stop(timeout), daemon=True)
-    thread.start()
-    return thread
+    from go_scheduler import TaskInstance
 
 
 def test_what_is_held_is_given_back_and_run_elsewhere_on_time(world: World) -> None:
     one = world.node(world.note, "one")
-    for due in (2, 2, 2.5):
-        one.schedule(once(due))
+    one.schedule_all(map(once, (2, 2, 2.5)))
     world.advance(1.9)
     assert world.states() == {State.CLAIMED: 3}
     before = world.clock.elapsed()
@@ -81,18 +72,14 @@ def test_what_has_started_and_is_not_called_yet_is_given_back_as_well(
     world.clock.advance(seconds(2) - 10 * MILLISECOND)
     assert world.states() == {State.RUNNING: 1}
     one.stop()
-    assert world.called == []
-    assert world.only().runs == 0
+    assert (world.called, world.only().runs) == ([], 0)
     world.node(world.note, "two")
     world.advance(3)
-    assert len(world.called) == 1
-    assert world.only().runs == 1
+    assert (len(world.called), world.only().runs) == (1, 1)
 
 
 def test_a_stop_waits_for_what_runs_and_for_its_record(world: World) -> None:
-    node = world.node(world.bench.handler)
-    node.schedule(once())
-    world.advance(1)
+    node = world.begin(once())
     world.faults.failing["finish_instances"] = StoreUnavailableError("a moment")
     assert node.stop(seconds(3)) is False
     assert world.states() == {State.RUNNING: 1}
@@ -103,14 +90,8 @@ def test_a_stop_answers_whether_all_came_back(threaded: ThreadedWorld) -> None:
     node.schedule(threaded.now())
     threaded.wait_for_hanging()
     answers: list[bool] = []
-    waiting = [
-        threading.Thread(target=lambda: answers.append(node.stop())) for _ in range(3)
-    ]
-    for each in waiting:
-        each.start()
-    threaded.gate.set()
-    for each in waiting:
-        each.join(FAILED_AFTER)
+    with meanwhile(*[lambda: answers.append(node.stop())] * 3):
+        threaded.gate.set()
     assert answers == [True] * 3
     assert node.counts()[State.COMPLETED] == 1
     assert node.stop()
@@ -121,17 +102,14 @@ def test_nothing_more_begins_once_a_stop_has_been_asked_for(
     threaded: ThreadedWorld,
 ) -> None:
     node = threaded.node(lambda _: threaded.hang(), max_workers=1, lease=HOUR)
-    task = node.schedule(TaskDefinition(trigger=OnDemandTrigger()))
-    for _ in range(3):
-        node.run_now(task.id)
+    [made, *_] = run_now(node, 3)
     threaded.wait_for_hanging()
-    thread = stopping(node)
-    wait_until(lambda: node.health().trouble or not node.health().ok)
-    threaded.gate.set()
-    thread.join(FAILED_AFTER)
+    with meanwhile(node.stop):
+        wait_until(lambda: node.health().trouble or not node.health().ok)
+        threaded.gate.set()
     assert len(threaded.heard.of(InstanceStarted)) == 1
     assert node.counts()[State.PENDING] == 2
-    node.run_now(task.id)
+    node.run_now(made.definition_id)
     assert node.counts()[State.PENDING] == 3
 
 
@@ -146,11 +124,7 @@ def test_a_deadline_leaves_behind_what_still_runs(threaded: ThreadedWorld) -> No
     assert node.counts()[State.RUNNING] == 1
     # What it does in the end counts all the same, while the process lives.
     threaded.gate.set()
-    for _ in range(FAILED_AFTER * 1000):
-        if node.counts()[State.COMPLETED]:
-            break
-        threading.Event().wait(0.001)
-    assert node.counts()[State.COMPLETED] == 1
+    wait_until(lambda: node.counts()[State.COMPLETED] == 1)
 
 
 @pytest.mark.parametrize(
@@ -165,34 +139,27 @@ def test_a_deadline_leaves_behind_what_still_runs(threaded: ThreadedWorld) -> No
 def test_what_was_left_behind_and_fails_is_given_back_unless_that_was_its_last_run(
     world: World, error: Exception, retry: RetryPolicy, state: State, runs: int
 ) -> None:
-    node = world.node(world.bench.handler)
-    node.schedule(once(retry=retry))
-    world.advance(1)
+    node = world.begin(once(retry=retry))
     if state is State.CANCELLED:
         node.cancel(world.only().id)
         world.advance(7)
     assert node.stop(seconds(0)) is False
     world.bench.calls[0].end(error=error)
     world.advance(1)
-    found = world.only()
-    assert (found.state, found.runs) == (state, runs)
-    left_behind = world.heard.of(RunLeftBehind)
-    assert len(left_behind) == (runs == 0)
+    assert (world.only().state, world.only().runs) == (state, runs)
+    assert len(world.heard.of(RunLeftBehind)) == (runs == 0)
     assert len(world.heard.of(RunFailed)) == (state is State.FAILED)
 
 
 def test_what_was_left_behind_keeps_its_claim(world: World) -> None:
-    one = world.node(world.bench.handler, "one")
-    one.schedule(once(expire_after=HOUR))
-    world.advance(1)
+    one = world.begin(once(expire_after=HOUR), name="one")
     assert one.stop(seconds(0)) is False
     world.node(world.note, "two")
     world.clock.advance(2 * LEASE)
     assert world.called == []
     world.bench.end_all()
     world.advance(1)
-    assert world.only().attempt == 1
-    assert world.only().state is State.COMPLETED
+    assert (world.only().state, world.only().attempt) == (State.COMPLETED, 1)
 
 
 def test_what_an_answer_has_left_unknown_is_given_back_as_it_stops(
@@ -238,12 +205,9 @@ def test_a_stop_with_nothing_to_give_back_waits_for_no_store(world: World) -> No
 
 
 def test_the_others_are_told_at_once_that_it_takes_nothing_more(world: World) -> None:
-    one = world.node(world.bench.handler, "one")
-    client = world.scheduler(None)
-    one.schedule(once())
-    world.advance(1)
+    one = world.begin(once())
     assert one.stop(seconds(0.2)) is False
-    [found] = client.nodes()
+    [found] = world.scheduler(None).nodes()
     assert found.stopping
 
 
@@ -252,21 +216,20 @@ def test_a_handler_or_a_listener_may_stop_its_scheduler(
     threaded: ThreadedWorld, who: str
 ) -> None:
     answers: list[bool] = []
-    nodes: list[Scheduler] = []
 
     def stop(_: object) -> None:
-        answers.append(nodes[0].stop())
+        answers.append(node.stop())
 
     listeners: list[object] = [threaded.heard]
     if who == "a listener":
         listeners.append(hears(InstanceStarted)(stop))
     handler = stop if who == "a handler" else lambda _: None
-    nodes.append(threaded.node(handler, listeners=listeners))
-    nodes[0].schedule(threaded.now())
+    node = threaded.node(handler, listeners=listeners)
+    node.schedule(threaded.now())
     threaded.heard.wait(NodeStopped)
     assert answers == [False]
-    assert nodes[0].stop()
-    assert nodes[0].counts()[State.COMPLETED] == 1
+    assert node.stop()
+    assert node.counts()[State.COMPLETED] == 1
 
 
 def test_an_async_stop_lets_the_loop_go_on_and_answers_alike(

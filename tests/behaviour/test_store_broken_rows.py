@@ -31,116 +31,32 @@ from tests.behaviour.store_house import (
     pages,
     running,
 )
+from tests.case_tables import table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator
 
     from go_scheduler import Store, TaskInstance
     from go_scheduler.testing import ManualClock
 
+pytestmark = pytest.mark.slow
 BAD, GOOD = UUID(int=1), UUID(int=2)
 MINUTELY = IntervalTrigger(MINUTE, anchor=START)
-LARGE, SMALL = 2**63 - 1, -(2**63)
 
-SQLITE: Mapping[str, Sequence[str | None]] = {
-    "definition": [
-        *(f"next_fire_time = {each}" for each in (LARGE, SMALL, -(2**60), "1.5")),
-        *(f"{each} = 'noon'" for each in ("next_fire_time", "completed_at")),
-        *(f"{each} = 'noon'" for each in ("created_at", "paused_at", "revision")),
-        *(f"expire_after = {each}" for each in ("'soon'", -1)),
-        *(f"queue = {each}" for each in ("x'ff'", "''")),
-        "paused = 'maybe'",
-        "note = x'ff'",
-    ],
-    "contents": [
-        None,
-        *(f"trigger_kind = {each}" for each in ("'unheard of'", "x'ff'")),
-        *(f"trigger_state = {each}" for each in ("'{'", "printf('%.*c', 99999, '[')")),
-        *(f"metadata = {each}" for each in ("'{'", "'[1]'", "CAST(x'22ff22' AS TEXT)")),
-        *(f"policies = '{each}'" for each in ("[]", '{"unheard-of": 1}')),
-        'policies = \'{"retry": {"unheard-of": 1}}\'',
-        "name = x'ff'",
-    ],
-    "instance": [
-        *(f"id = '{each}'" for each in ("6BA7B8109DAD11D180B400C04FD430C8", "no id")),
-        "definition_key = 'nobody''s'",
-        *(f"expire_after = {each}" for each in (LARGE, SMALL, "'soon'", "1.5")),
-        *(f"due_at = {each}" for each in (LARGE, -(2**62), "'noon'")),
-        *(f"claimable_at = {each}" for each in (SMALL, "'noon'")),
-        f"due_at = {SMALL}, claimable_at = {SMALL}",
-        *(f"{each} = 'noon'" for each in ("fire_time", "execute_at", "expires_at")),
-        *(f"{each} = 'noon'" for each in ("started_at", "claimed_by", "attempt")),
-        *(f"{each} = {LARGE}" for each in ("attempt", "runs")),
-        *(f"error = {each}" for each in ("x'ff'", "CAST(x'ff' AS TEXT)")),
-        "runs = 'many'",
-        "cancel_requested = 'maybe'",
-        "skipped_count = 'some'",
-        "payload = '[1'",
-    ],
-}
-POSTGRESQL: Mapping[str, Sequence[str | None]] = {
-    "definition": [
-        *(
-            f"next_fire_time = '{each}'"
-            for each in ("infinity", "-infinity", "20000-01-01", "0044-03-15 BC")
-        ),
-        "expire_after = -1",
-        "completed_at = 'infinity'",
-    ],
-    "contents": [
-        None,
-        "trigger_kind = 'unheard of'",
-        "trigger_state = '{'",
-        "metadata = '{'",
-        "policies = '[]'",
-    ],
-    "instance": [
-        *(
-            f"{each} = 'infinity'"
-            for each in ("fire_time", "execute_at", "due_at", "claimable_at")
-        ),
-        "due_at = '0044-03-15 BC', claimable_at = '0044-03-15 BC'",
-        "definition_key = gen_random_uuid()",
-        "frozen = true",
-        "completed_at = now(), outcome = 'failed'",
-        "claimed_by = gen_random_uuid()",
-        *(f"{each} = {LARGE}" for each in ("attempt", "runs")),
-        "payload = '[1'",
-    ],
-}
-REDIS: Mapping[str, Sequence[str | None]] = {
-    "definition": [
-        *("#", "", None),
-        *(f"-{each}" for each in ("id", "queue", "priority", "revision", "overlap")),
-        *(f"-{each}" for each in ("when_full", "named")),
-        *('id="another"', 'trigger_kind="nobody\'s"', 'queue=""', 'priority="high"'),
-        *("revision=Infinity", "revision={}", "max_queue=NaN", 'pause_since="once"'),
-        # Scripts read a hexadecimal number, and nobody else does.
-        *('expire_after="soon"', "revision=0x1"),
-    ],
-    "contents": [
-        *("#", "", "[]", "{}\n{}\n{}\n[[1], null, {}]", "{}\n[]\n{}\n[]"),
-        "no JSON\n{}\n{}\n[]",
-    ],
-    "instance": [
-        *("#", "", None),
-        *(f"-{each}" for each in ("queue", "priority", "of", "runs")),
-        *(f"-{each}" for each in ("execute_at", "due_at", "attempt", "hangs")),
-        *("attempt=Infinity", "runs=1e17", "hangs=0.5", "of=null", "of={}"),
-        *('due_at="soon"', 'body="{{no"', 'result="{{no"', 'claimed_by="{{no"'),
-    ],
-}
-DAMAGES = [
-    pytest.param(engine, Damage(of, change), id=f"{engine} {of} {change}")
-    for engine, damages in (
-        ("sqlite", SQLITE),
-        ("postgresql", POSTGRESQL),
-        ("redis", REDIS),
-    )
-    for of, changes in damages.items()
-    for change in changes
-]
-SOME = {"sqlite", "postgresql"}
+
+def damages(name: str) -> list[Any]:
+    """The cases of a table: on which kind of store what is done to what."""
+    return [
+        pytest.param(
+            engine,
+            Damage(of, None if change == "(deleted)" else change),
+            id=f"{engine} {of} {change}",
+        )
+        for engine, of, change in table(f"behaviour/{name}")
+    ]
+
+
+SOME = ["sqlite", "postgresql"]
 
 
 @pytest.fixture
@@ -163,8 +79,7 @@ def both(client: Client, **fields: Any) -> list[TaskInstance]:
     return made
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("engine", "how"), DAMAGES)
+@pytest.mark.parametrize(("engine", "how"), damages("damages"))
 def test_all_else_is_listed_runs_fires_is_changed_and_cleaned_up(
     store: Store, store_url: str, hand: House, clock: ManualClock, how: Damage
 ) -> None:
@@ -208,19 +123,7 @@ def test_all_else_is_listed_runs_fires_is_changed_and_cleaned_up(
         assert left == []
 
 
-ENDED = [
-    pytest.param(engine, Damage("instance", change), id=f"{engine} {change}")
-    for engine, changes in (
-        ("sqlite", ("outcome = 'odd'", "id = 'no id'", "execute_at = 'noon'")),
-        ("postgresql", ("outcome = 'odd'", "execute_at = 'infinity'")),
-        ("redis", ('outcome="odd"', "-attempt", "")),
-    )
-    for change in changes
-]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("engine", "how"), ENDED)
+@pytest.mark.parametrize(("engine", "how"), damages("damages_of_ended"))
 def test_of_what_has_ended_all_else_is_listed_and_cleaned_up(
     store: Store, store_url: str, hand: House, clock: ManualClock, how: Damage
 ) -> None:
@@ -248,38 +151,7 @@ def test_of_what_has_ended_all_else_is_listed_and_cleaned_up(
             client.get_definition(good.definition.id)
 
 
-OPEN = [
-    pytest.param(engine, Damage("instance", change), id=f"{engine} {change}")
-    for engine, changes in (
-        (
-            "sqlite",
-            (
-                *(f"expires_at = {each}" for each in (LARGE, SMALL, "'noon'", "1.5")),
-                *(f"{each} = {LARGE}" for each in ("attempt", "runs", "due_at")),
-                "expires_at = -1, due_at = 'x'",
-                "started_at = 'noon'",
-                "worker = x'ff'",
-            ),
-        ),
-        (
-            "postgresql",
-            (
-                *(f"expires_at = '{each}'" for each in ("infinity", "0044-03-15 BC")),
-                *(f"{each} = {LARGE}" for each in ("attempt", "runs")),
-                "started_at = 'infinity'",
-            ),
-        ),
-        (
-            "redis",
-            ("-attempt", "", "runs=1e17", 'expires_at="soon"', 'started_at="once"'),
-        ),
-    )
-    for change in changes
-]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("engine", "how"), OPEN)
+@pytest.mark.parametrize(("engine", "how"), damages("damages_of_runs"))
 def test_of_runs_all_others_are_kept_ended_and_taken_over(
     house: House, store_url: str, clock: ManualClock, how: Damage
 ) -> None:
@@ -300,8 +172,7 @@ def test_of_runs_all_others_are_kept_ended_and_taken_over(
     assert house.state(kept) is State.COMPLETED
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("engine", sorted(SOME))
+@pytest.mark.parametrize("engine", SOME)
 @pytest.mark.parametrize("text", ["[1", "nan", "", "[" * 100_000], ids=len)
 def test_of_a_result_that_cannot_be_read_nothing_is_known(
     house: House, store_url: str, text: str
@@ -317,28 +188,18 @@ def test_of_a_result_that_cannot_be_read_nothing_is_known(
     assert "cannot be read: result" in reason
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("engine", "change"),
-    [
-        ("sqlite", "outcome = 'lunch'"),
-        ("sqlite", "ended_at = 'noon'"),
-        ("postgresql", "outcome = 'lunch'"),
-        ("postgresql", "ended_at = 'infinity'"),
-    ],
-)
+@pytest.mark.parametrize(("engine", "how"), damages("damages_of_former_runs"))
 def test_a_run_that_cannot_be_read_is_left_out(
-    house: House, store_url: str, clock: ManualClock, change: str
+    house: House, store_url: str, clock: ManualClock, how: Damage
 ) -> None:
     run = house.run(retry=RetryPolicy(delay=NOW))
     assert house.fail(run)
-    damage(store_url, Damage("runs", change), BAD, run.id)
+    damage(store_url, how, BAD, run.id)
     clock.advance(NOW)
     assert house.fail(house.again(run))
     assert [each.attempt for each in house.scheduler.list_runs(run.id)] == [2]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("engine", ["sqlite"])
 @pytest.mark.parametrize(
     "change", ["completed_at = 'noon'", "trigger_state = 'odd'", "trigger_kind = 'odd'"]
@@ -362,39 +223,22 @@ def test_an_id_whose_memory_cannot_be_read_runs_again(
         assert len(house.called) == 3
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("engine", "change"),
-    [
-        *(
-            ("sqlite", each)
-            for each in (
-                "ended = 'odd'",
-                "ended = '[]'",
-                "lateness = '{\"soon\": 1}'",
-                "lateness = '{\"500\": null}'",
-                "begins_at = begins_at + 0.5",
-            )
-        ),
-        ("postgresql", "ended = '[]'"),
-    ],
-)
+@pytest.mark.parametrize(("engine", "how"), damages("damages_of_counts"))
 def test_what_was_counted_and_cannot_be_read_is_left_out(
-    house: House, store_url: str, clock: ManualClock, change: str
+    house: House, store_url: str, clock: ManualClock, how: Damage
 ) -> None:
     house.answer = lambda _: None
     house.once()
     clock.advance(MINUTE + 10 * SECOND)
     assert len(house.scheduler.stats_since(START)) == 1
-    damage(store_url, Damage("stats", change), BAD, BAD)
+    damage(store_url, how, BAD, BAD)
     house.once()
     clock.advance(MINUTE)
     found = house.scheduler.stats_since(START)
     assert [each.at for each in found] == [START + MINUTE]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("engine", sorted(SOME))
+@pytest.mark.parametrize("engine", SOME)
 @pytest.mark.parametrize("value", ["NULL", "'odd'", "'3'"])
 def test_a_node_whose_queues_cannot_be_read_may_serve_everything(
     house: House, store: Store, store_url: str, clock: ManualClock, value: str
@@ -407,8 +251,7 @@ def test_a_node_whose_queues_cannot_be_read_may_serve_everything(
     assert node.serves("whatever")
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("engine", ["sqlite", "postgresql"])
+@pytest.mark.parametrize("engine", SOME)
 def test_pages_end_though_times_cannot_be_read(
     store: Store, store_url: str, engine: str
 ) -> None:
@@ -425,7 +268,6 @@ def test_pages_end_though_times_cannot_be_read(
     assert sorted(found) == sorted(ids(made))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("engine", ["sqlite"])
 def test_a_note_is_read_as_far_as_it_can_be_kept(store: Store, store_url: str) -> None:
     client = Client(store)

@@ -46,6 +46,21 @@ def listening(store: Store) -> Iterator[Hints]:
         hints.close()
 
 
+@contextmanager
+def waiting(store: Store) -> Iterator[Hints]:
+    """Hints that somebody waits for in vain, until they are closed meanwhile."""
+    Client(store).check()
+    hints = store.hints()
+    assert hints is not None
+    assert hints.wait()
+    found: list[News] = []
+    thread = Thread(target=lambda: found.append(hints.wait()))
+    thread.start()
+    yield hints
+    thread.join(FAILED_AFTER)
+    assert found == [News.NOTHING]
+
+
 SILENT: dict[str, Any] = {
     "later": lambda client, _: client.schedule(once(START + HOUR)),
     "the same": lambda client, of: client.schedule(of),
@@ -146,16 +161,8 @@ def test_where_hints_are_off_nobody_tells_and_nobody_listens(
 
 @pytest.mark.parametrize("engine", ["postgresql", "redis", "sqlite"])
 def test_a_wait_ends_when_it_is_closed_and_none_begins_again(store: Store) -> None:
-    Client(store).check()
-    hints = store.hints()
-    assert hints is not None
-    assert hints.wait()
-    found: list[News] = []
-    thread = Thread(target=lambda: found.append(hints.wait()))
-    thread.start()
-    hints.close()
-    thread.join(FAILED_AFTER)
-    assert found == [News.NOTHING]
+    with waiting(store) as hints:
+        hints.close()
     hints.close()
     assert hints.wait() is News.NOTHING
 
@@ -218,19 +225,9 @@ def test_behind_a_pooler_nobody_listens_unless_told_to(
     pooled_url: str, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
-    with opened(pooled_url, clock) as store:
-        client = Client(store)
-        client.check()
-        hints = store.hints()
-        assert hints is not None
-        assert hints.wait()
-        found: list[News] = []
-        thread = Thread(target=lambda: found.append(hints.wait()))
-        thread.start()
-        client.schedule(once())
+    with opened(pooled_url, clock) as store, waiting(store) as hints:
+        Client(store).schedule(once())
         hints.close()
-        thread.join(FAILED_AFTER)
-        assert found == [News.NOTHING]
     assert "pooler" in caplog.text
     with opened(pooled_url, clock, hints=True) as store:
         Client(store).check()

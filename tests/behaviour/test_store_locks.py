@@ -5,7 +5,6 @@ from __future__ import annotations
 import sqlite3
 from contextlib import ExitStack, closing, contextmanager
 from datetime import timedelta
-from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -22,6 +21,7 @@ from go_scheduler import (
 )
 from go_scheduler.client import Client
 from go_scheduler.testing.clock import START
+from tests.behaviour.house import meanwhile
 from tests.behaviour.store_house import (
     HOUR,
     MINUTE,
@@ -34,7 +34,6 @@ from tests.behaviour.store_house import (
     running,
     task,
 )
-from tests.patience import FAILED_AFTER
 from tests.servers import libpq
 
 if TYPE_CHECKING:
@@ -262,11 +261,10 @@ def test_a_store_waits_for_who_writes_as_long_as_it_is_said(
     with opened(sqlite_url, clock, busy_timeout=MINUTE) as store:
         client = Client(store)
         client.check()
-        made: list[object] = []
-        thread = Thread(target=lambda: made.append(client.schedule(task())))
-        with writing(sqlite_url, "IMMEDIATE") as other:
-            thread.start()
+        with (
+            writing(sqlite_url, "IMMEDIATE") as other,
+            meanwhile(lambda: client.schedule(task())),
+        ):
             assert client.list_definitions() == []
             other.execute("COMMIT")
-            thread.join(FAILED_AFTER)
-        assert len(made) == 1
+        assert len(client.list_definitions()) == 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import ExitStack, contextmanager, suppress
-from threading import Event, Thread
+from threading import Event
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
@@ -35,6 +35,7 @@ from go_scheduler.client import Client
 from go_scheduler.errors import StoreError
 from go_scheduler.stores import open_store
 from go_scheduler.testing.clock import START
+from tests.behaviour.house import meanwhile
 from tests.behaviour.store_house import (
     DAY,
     HOUR,
@@ -395,25 +396,20 @@ def test_who_puts_an_id_that_is_put_meanwhile_is_told_to_repeat(
     client: Client, shop: Shop
 ) -> None:
     new = once(id=TaskDefinition.id_for("a"), name="first")
-    errors: list[BaseException] = []
+    told: list[object] = []
     with shop.engine.connect() as first, shop.engine.connect() as second:
         client.schedule(new, connection=first)
 
         def put() -> None:
-            try:
+            with pytest.raises(StoreUnavailableError, match="repeat the transaction"):
                 client.schedule(once(id=new.id, name="second"), connection=second)
-            except BaseException as error:
-                errors.append(error)
+            told.append(None)
 
-        thread = Thread(target=put)
-        thread.start()
-        wait_until_one_waits(shop)
-        first.commit()
-        thread.join(FAILED_AFTER)
+        with meanwhile(put):
+            wait_until_one_waits(shop)
+            first.commit()
         second.rollback()
-    [error] = errors
-    assert isinstance(error, StoreUnavailableError)
-    assert "repeat the transaction" in str(error)
+    assert told
     assert client.get_definition(new.id).name == "first"
 
 
@@ -488,14 +484,8 @@ def test_a_run_whose_transaction_is_rolled_back_has_failed_and_runs_again(
     house: House, shop: Shop, raises: bool
 ) -> None:
     def answer(_: TaskInstance) -> None:
-        with shop.engine.connect() as connection:
-            shop.order(connection)
-            current_run().complete_in(connection)
-            if len(house.called) == 2:
-                connection.commit()
-                return
-            connection.rollback()
-        if raises:
+        shop.complete(commits=len(house.called) == 2)
+        if raises and len(house.called) == 1:
             raise ZeroDivisionError
 
     house.answer = answer
@@ -515,11 +505,7 @@ def test_a_transaction_may_be_repeated_and_what_follows_the_commit_is_logged(
 ) -> None:
     def answer(_: TaskInstance) -> None:
         for last in (False, True):
-            with suppress(RollBack), shop.engine.begin() as connection:
-                shop.order(connection)
-                current_run().complete_in(connection)
-                if not last:
-                    raise RollBack
+            shop.complete(commits=last)
         raise ZeroDivisionError("after the commit")
 
     house.answer = answer
@@ -560,9 +546,7 @@ def test_a_lost_claim_is_told_and_the_handlers_rows_are_rolled_back(
             client.cancel(instance.id)
             client.fail(instance.id, instance.attempt, "stopped")
         try:
-            with shop.engine.begin() as connection:
-                shop.order(connection)
-                current_run().complete_in(connection)
+            shop.complete()
         except ClaimLostError as error:
             told.append(type(error))
             raise
@@ -579,10 +563,7 @@ def test_a_definition_that_waits_for_the_end_goes_on_with_the_commit(
     house: House, shop: Shop
 ) -> None:
     def answer(_: TaskInstance) -> None:
-        with shop.engine.connect() as connection:
-            current_run().complete_in(connection)
-            if len(house.called) != 2:
-                connection.commit()
+        shop.complete(commits=len(house.called) != 2)
 
     house.answer = answer
     house.scheduler.schedule(
@@ -602,10 +583,7 @@ def test_a_run_that_was_to_complete_in_a_transaction_is_not_handed_on(
     house: House, shop: Shop, committed: bool
 ) -> None:
     def answer(_: TaskInstance) -> HandedOn:
-        with shop.engine.connect() as connection:
-            current_run().complete_in(connection)
-            if committed:
-                connection.commit()
+        shop.complete(commits=committed)
         return HandedOn(expire_after=HOUR)
 
     house.answer = answer

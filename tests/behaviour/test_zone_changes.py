@@ -114,7 +114,7 @@ def test_many_that_have_moved_do_not_hold_up_what_fires(
     world: World, zones: Zones
 ) -> None:
     client = world.scheduler(None)
-    client.schedule_all([cron(name=str(number)) for number in range(120)])
+    client.schedule_all(cron() for _ in range(120))
     on_time = client.schedule(every(8 * 3600))
     zones.bring(then=0)
     world.clock.advance(8 * HOUR - MINUTE / 2)
@@ -128,9 +128,9 @@ def test_many_that_have_moved_do_not_hold_up_what_fires(
 def test_a_node_that_starts_goes_over_what_another_one_has_left(
     world: World, zones: Zones
 ) -> None:
-    stored = world.scheduler(None).schedule(cron())
-    paused = world.scheduler(None).schedule(cron())
-    world.scheduler(None).pause(paused.id)
+    client = world.scheduler(None)
+    stored, paused = client.schedule(cron()), client.schedule(cron())
+    client.pause(paused.id)
     zones.bring(then=0)
     scheduler = node(world)
     assert scheduler.get_definition(stored.id).next_fire_time == NINE

@@ -42,10 +42,7 @@ class Waiting:
         ("print", "listeners must be a sequence of callables, not 'print'"),
         ([1], "a listener must be callable: 1"),
         ([wait], "is async, and nobody awaits what a listener returns"),
-        (
-            [lambda: 1],
-            r"a listener is called with one argument, the event, and takes none",
-        ),
+        ([lambda: 1], "is called with one argument, the event, and takes none"),
         ([Waiting()], "is async, and nobody awaits what a listener returns"),
     ],
 )

@@ -38,20 +38,14 @@ from go_scheduler.events import (
     NodeStarted,
     NodeStopped,
     NoticeGiven,
-    ResultLost,
     RunEnded,
     delivery,
     hears,
 )
-from go_scheduler.events.event_bus import Events
-from go_scheduler.events.listening import checked_listeners
 from go_scheduler.models import Cancelled, Outcome, TaskInstance
 from go_scheduler.run import HandedOn
-from go_scheduler.running.calling.workers import Threads
-from go_scheduler.running.held import HeldRun
-from go_scheduler.testing.builders import LEASE, SECOND
+from go_scheduler.testing.builders import SECOND
 from go_scheduler.testing.clock import START
-from tests.conftest import instance
 from tests.events.house import House
 from tests.patience import FAILED_AFTER
 
@@ -175,29 +169,6 @@ def test_a_run_was_asked_to_stop(clock: ManualClock, store: Store) -> None:
     assert first.worker == "anna"
 
 
-def test_a_call_of_which_nobody_can_tell_is_told(clock: ManualClock) -> None:
-    told: list[Event] = []
-    called = threading.Event()
-
-    def call(_: HeldRun) -> None:
-        called.set()
-        raise ZeroDivisionError("by zero")
-
-    events = Events(checked_listeners([told.append]), clock)
-    before = set(threading.enumerate())
-    threads = Threads(call, most=1, events=events)
-    run = HeldRun(instance(expires_at=START + LEASE), expire_after=SECOND)
-    threads.submit(run)
-    assert called.wait(FAILED_AFTER)
-    threads.stop()
-    for thread in set(threading.enumerate()) - before:
-        thread.join(FAILED_AFTER)
-    [event] = told
-    assert isinstance(event, ResultLost)
-    assert event.error == "ZeroDivisionError('by zero')"
-    assert event.instance_id == run.instance.id
-
-
 def test_a_start_and_a_stop_are_told(house: House) -> None:
     with house.scheduler:
         node = house.scheduler.health().node
@@ -245,55 +216,53 @@ def test_a_listener_in_place_may_start_its_scheduler(
     assert scheduler.stop()
 
 
-class TestInRealTime:
-    def test_a_stop_is_heard_and_leaves_no_thread(self) -> None:
-        told: list[Event] = []
+def test_in_real_time_a_stop_is_heard_and_leaves_no_thread() -> None:
+    told: list[Event] = []
+    before = set(threading.enumerate())
+    with Scheduler(print, listeners=[told.append]):
+        pass
+    assert [type(each) for each in told] == [NodeStarted, NodeStopped]
+    started = set(threading.enumerate()) - before
+    assert not [each for each in started if each.name.startswith(LISTENER)]
 
-        def listen(event: Event) -> None:
-            told.append(event)
 
-        before = set(threading.enumerate())
-        with Scheduler(print, listeners=[listen]):
-            pass
-        assert [type(each) for each in told] == [NodeStarted, NodeStopped]
-        started = set(threading.enumerate()) - before
-        assert not [each for each in started if each.name.startswith(LISTENER)]
+def test_a_listener_that_blocks_delays_no_run_and_no_stop_for_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(node, "_LISTENING", timedelta(milliseconds=10))
+    goes_on, ran = threading.Event(), threading.Event()
 
-    def test_a_listener_that_blocks_delays_no_run_and_no_stop_for_long(
-        self, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(node, "_LISTENING", timedelta(milliseconds=10))
-        goes_on, ran = threading.Event(), threading.Event()
+    def block(_: Event) -> None:
+        assert goes_on.wait(FAILED_AFTER)
 
-        def block(_: Event) -> None:
+    with Scheduler(lambda _: ran.set(), listeners=[block]) as scheduler:
+        scheduler.schedule(once(SystemClock().now()))
+        assert ran.wait(FAILED_AFTER)
+    assert not goes_on.is_set()
+    goes_on.set()
+
+
+def test_what_a_listener_is_too_slow_for_is_counted_in_the_health(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(delivery, "MOST_WAITING", 0)
+    scheduler = Scheduler(print, listeners=[print])
+    for _ in range(3):
+        scheduler.schedule(once(SystemClock().now()))
+    assert scheduler.health().events_dropped == 3
+
+
+def test_an_event_loop_goes_on_while_a_listener_hears_of_the_stop() -> None:
+    goes_on = threading.Event()
+
+    def block(event: Event) -> None:
+        if isinstance(event, NodeStopped):
             assert goes_on.wait(FAILED_AFTER)
 
-        with Scheduler(lambda _: ran.set(), listeners=[block]) as scheduler:
-            scheduler.schedule(once(SystemClock().now()))
-            assert ran.wait(FAILED_AFTER)
-        assert not goes_on.is_set()
-        goes_on.set()
+    async def live() -> None:
+        loop = asyncio.get_running_loop()
+        async with Scheduler(print, listeners=[block]):
+            loop.call_later(0.01, goes_on.set)
 
-    def test_what_a_listener_is_too_slow_for_is_counted_in_the_health(
-        self, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(delivery, "MOST_WAITING", 0)
-        scheduler = Scheduler(print, listeners=[print])
-        for _ in range(3):
-            scheduler.schedule(once(SystemClock().now()))
-        assert scheduler.health().events_dropped == 3
-
-    def test_an_event_loop_goes_on_while_a_listener_hears_of_the_stop(self) -> None:
-        goes_on = threading.Event()
-
-        def block(event: Event) -> None:
-            if isinstance(event, NodeStopped):
-                assert goes_on.wait(FAILED_AFTER)
-
-        async def live() -> None:
-            loop = asyncio.get_running_loop()
-            async with Scheduler(print, listeners=[block]):
-                loop.call_later(0.01, goes_on.set)
-
-        asyncio.run(live())
-        assert goes_on.is_set()
+    asyncio.run(live())
+    assert goes_on.is_set()

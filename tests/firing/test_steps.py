@@ -17,7 +17,7 @@ from go_scheduler.firing.latest import jitter_of
 from go_scheduler.firing.steps import MOST_FIRE_TIMES, plan
 from go_scheduler.models import Skipped, TaskDefinition
 from go_scheduler.policies import CatchUp
-from go_scheduler.testing.builders import HOUR, MINUTE, SECOND, TICK
+from go_scheduler.testing.builders import HOUR, MINUTE, SECOND, TICK, definition
 from go_scheduler.testing.clock import START
 from go_scheduler.triggers import CronTrigger, IntervalTrigger, Trigger, UnknownTrigger
 
@@ -74,9 +74,7 @@ def every(interval: timedelta) -> IntervalTrigger:
 def due(
     trigger: Trigger, next_fire_time: datetime = START, *, catch_up: CatchUp
 ) -> TaskDefinition:
-    return TaskDefinition(
-        trigger=trigger, next_fire_time=next_fire_time, catch_up=catch_up
-    )
+    return definition(next_fire_time, trigger=trigger, catch_up=catch_up)
 
 
 def planned(
@@ -102,68 +100,48 @@ def test_a_definition_whose_time_cannot_be_read_says_so() -> None:
         plan(unreadable, now=START, until=START)
 
 
-TWO_WEEKS = timedelta(weeks=2)
-YEARS = timedelta(days=1096)
+NOW = START + timedelta(weeks=2)
+YEARS = START + timedelta(days=1096)
+EARLY = NOW - GRACE - TICK
 
 
 @pytest.mark.parametrize(
-    ("trigger", "late", "grace", "fire_times", "last", "count"),
+    ("trigger", "now", "grace", "fire_times", "last", "count"),
     [
         (
             every(SECOND),
-            TWO_WEEKS,
+            NOW,
             GRACE,
-            tuple(START + TWO_WEEKS + n * SECOND for n in range(-60, 4)),
-            START + TWO_WEEKS - 61 * SECOND,
+            tuple(NOW + n * SECOND for n in range(-60, 4)),
+            NOW - 61 * SECOND,
             1000,
         ),
         (
             CronTrigger("* * * * *"),
             YEARS,
             GRACE,
-            (START + YEARS - MINUTE, START + YEARS),
-            START + YEARS - 2 * MINUTE,
+            (YEARS - MINUTE, YEARS),
+            YEARS - 2 * MINUTE,
             1000,
         ),
         # The latest, and the one before it.
-        (
-            every(10 * SECOND),
-            TWO_WEEKS + SECOND,
-            ZERO,
-            (START + TWO_WEEKS,),
-            START + TWO_WEEKS - 10 * SECOND,
-            999,
-        ),
-        (
-            Listed(*CROWD, START + TWO_WEEKS + HOUR),
-            TWO_WEEKS,
-            GRACE,
-            CROWD[-1:],
-            CROWD[-2],
-            999,
-        ),
-        (Listed(*CROWD), TWO_WEEKS, GRACE, CROWD[-1:], CROWD[-2], 999),
-        (
-            Listed(*CROWD[:1001], START + TWO_WEEKS - GRACE - TICK, START + TWO_WEEKS),
-            TWO_WEEKS,
-            GRACE,
-            (START + TWO_WEEKS,),
-            START + TWO_WEEKS - GRACE - TICK,
-            1000,
-        ),
+        (every(10 * SECOND), NOW + SECOND, ZERO, (NOW,), NOW - 10 * SECOND, 999),
+        (Listed(*CROWD, NOW + HOUR), NOW, GRACE, CROWD[-1:], CROWD[-2], 999),
+        (Listed(*CROWD), NOW, GRACE, CROWD[-1:], CROWD[-2], 999),
+        (Listed(*CROWD[:1001], EARLY, NOW), NOW, GRACE, (NOW,), EARLY, 1000),
     ],
     ids=["seconds", "minutes", "tens", "a silence", "an end", "the last instant"],
 )
 def test_years_that_were_missed_are_few_calls_and_one_row(
     trigger: Trigger,
-    late: timedelta,
+    now: datetime,
     grace: timedelta,
     fire_times: tuple[datetime, ...],
     last: datetime,
     count: int,
 ) -> None:
     counted = Counted(trigger)
-    firing = planned(counted, now=START + late, grace=grace)
+    firing = planned(counted, now=now, grace=grace)
     assert firing.fire_times == fire_times
     assert firing.next_fire_time == trigger.next_fire_time(fire_times[-1])
     skipped = firing.skipped
@@ -187,15 +165,15 @@ def test_with_jitter_what_is_late_is_judged_by_when_it_was_to_run(
     mode: Any, early: int
 ) -> None:
     policy = CatchUp(mode=mode, grace=10 * SECOND, within=20 * SECOND)
-    definition = replace(
+    jittered = replace(
         due(every(SECOND), catch_up=policy), jitter=MINUTE, id=UUID(int=1)
     )
     now = START + early * SECOND + 2 * MINUTE
-    firing = plan(definition, now=now, until=now)
+    firing = plan(jittered, now=now, until=now)
     limit = 20 * SECOND if mode == "all" else 10 * SECOND
     series = [START + n * SECOND for n in range(early + 121)]
     in_time = [
-        each for each in series if now - each - jitter_of(definition, each) <= limit
+        each for each in series if now - each - jitter_of(jittered, each) <= limit
     ]
     assert list(firing.fire_times) == in_time
     assert firing.skipped is not None
@@ -206,16 +184,16 @@ def test_with_jitter_what_is_late_is_judged_by_when_it_was_to_run(
 
 
 def test_with_jitter_the_latest_runs_if_all_were_to_have_run_long_ago() -> None:
-    definition = replace(
+    jittered = replace(
         due(Listed(*at(0, 1, 2)), catch_up=CatchUp()), jitter=MINUTE, id=UUID(int=1)
     )
-    late = [jitter_of(definition, each) for each in at(0, 1, 2)]
+    late = [jitter_of(jittered, each) for each in at(0, 1, 2)]
     now = max(each + by for each, by in zip(at(0, 1, 2), late, strict=True))
-    firing = plan(definition, now=now + 10 * SECOND + TICK, until=now + MINUTE)
+    firing = plan(jittered, now=now + 10 * SECOND + TICK, until=now + MINUTE)
     assert firing.fire_times == at(2)
     assert firing.skipped is not None
     assert (firing.skipped.first, firing.skipped.last) == at(0, 1)
-    only = replace(definition, trigger=Listed(START))
+    only = replace(jittered, trigger=Listed(START))
     firing = plan(only, now=START + 70 * SECOND, until=START + 2 * MINUTE)
     assert (firing.fire_times, firing.skipped) == ((START,), None)
 
@@ -239,15 +217,12 @@ def live_through(
     for outage in outages:
         now += outage
         while next_fire_time is not None and next_fire_time <= now + AHEAD:
-            firing = planned(
-                trigger, now=now, next_fire_time=next_fire_time, grace=grace
-            )
+            before = next_fire_time
+            firing = planned(trigger, now=now, next_fire_time=before, grace=grace)
             assert firing.fire_times or firing.skipped
             assert len(firing.fire_times) <= MOST_FIRE_TIMES
-            assert firing.next_fire_time is None or (
-                firing.next_fire_time > next_fire_time
-            )
             next_fire_time = firing.next_fire_time
+            assert next_fire_time is None or next_fire_time > before
             created += firing.fire_times
             rows += [firing.skipped] if firing.skipped else []
     return History(created, rows, next_fire_time)

@@ -1,4 +1,4 @@
-"""Many processes on one database: nothing runs twice, and nothing is lost."""
+"""Many processes on one database: nothing runs twice, is lost, or waits in vain."""
 
 from __future__ import annotations
 
@@ -9,24 +9,26 @@ from dataclasses import replace
 from datetime import timedelta
 from itertools import count
 from typing import TYPE_CHECKING
+from uuid import UUID
 
 from sqlalchemy import make_url
 
 from go_scheduler.client import Client
-from go_scheduler.models import State, TaskDefinition
-from go_scheduler.policies import CatchUp
-from go_scheduler.stores.filters import Filter
+from go_scheduler.models import Extension, State, TaskDefinition
+from go_scheduler.policies import CatchUp, Overlap
+from go_scheduler.stores.filters import DefinitionFilter, Filter
 from go_scheduler.testing.builders import SECOND, counts_by_state, definition, firing
 from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
 from go_scheduler.triggers.interval import IntervalTrigger
+from go_scheduler.triggers.on_demand import OnDemandTrigger
 from tests.patience import FAILED_AFTER
 from tests.processes.node import Role
 from tests.processes.process import ON_SHARED_STORES, Processes, all_instances, stop_all
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from datetime import datetime
-    from uuid import UUID
+    from pathlib import Path
 
     from go_scheduler.models import TaskInstance
     from go_scheduler.stores.base import Store
@@ -35,6 +37,11 @@ if TYPE_CHECKING:
 pytestmark = ON_SHARED_STORES
 
 LEASE = 2.0
+HOUR = 3600
+KEPT = timedelta(seconds=2)
+"""How long the nodes keep what is handed on."""
+OLD = Role(declares=("a", "b"), version=1)
+NEW = Role(declares=("b", "c"), version=2)
 
 
 def test_eight_processes_run_each_of_thousands_of_due_instances_once(
@@ -134,6 +141,100 @@ def test_a_process_that_wakes_after_its_lease_neither_starts_nor_finishes_what_i
     for each in (ran, held):
         ended = only(store, each)
         assert (ended.state, ended.error) == (State.COMPLETED, None)
+
+
+def test_of_eight_processes_with_handlers_slower_than_their_schedule_one_runs_each(
+    store: Store, nodes: Processes, tmp_path: Path
+) -> None:
+    guards = tmp_path / "guards"
+    guards.mkdir()
+    often = TaskDefinition(trigger=IntervalTrigger(seconds=0.2))
+    modes = (Overlap.SKIP, Overlap.BUFFER_ONE, Overlap.BUFFER_ALL)
+    new = [
+        replace(often, id=TaskDefinition.id_for(each), overlap=each) for each in modes
+    ]
+    new += [
+        replace(often, id=TaskDefinition.id_for(f"{number}"), lock="shared")
+        for number in range(3)
+    ]
+    Client(store).schedule_all(new)
+    started = nodes.start_many(8, Role(takes=0.3, guards=str(guards)))
+    nodes.wait_until(started, "called", 40)
+    stop_all(started)
+    assert [each.told("collided") for each in started] == [0] * len(started)
+    assert counts_by_state(store)[State.SKIPPED] > 0
+
+
+def test_what_is_kept_outlives_its_node_and_what_is_not_runs_again(
+    store: Store, nodes: Processes
+) -> None:
+    now = store.now()
+    at_once = ExecuteOnceTrigger(now)
+    store.put_definitions([definition(now, trigger=at_once) for _ in range(2)])
+    one = nodes.start(Role(lease=1, runner_window=0.2, keeps=KEPT.total_seconds()))
+    one.wait_until("called", 2)
+    kept, left = ((UUID(id), attempt) for id, attempt in one.called())
+    # Its last claim is recorded: from here on nobody but this process has them.
+    one.stop()
+    client = Client(store)
+    longer = timedelta(seconds=10 * FAILED_AFTER)
+    assert client.extend(*kept, longer) is Extension.GO_ON
+    assert counts_by_state(store)[State.RUNNING] == 2
+    two = nodes.start(Role(lease=1, runner_window=0.2))
+    two.wait_until("called")
+    assert client.complete(*kept)
+    assert client.complete(*kept)
+    two.stop()
+    assert two.called() == [(str(left[0]), 2)]
+    assert not client.complete(*left)
+    assert client.extend(*left, KEPT) is Extension.LOST
+    ended, again = (store.get_instance(id) for id, _ in (kept, left))
+    assert (ended.ended_attempt, again.ended_attempt, again.runs) == (1, 2, 2)
+    assert counts_by_state(store)[State.COMPLETED] == 2
+    assert ended.started_at is not None
+    assert again.started_at is not None
+    assert again.started_at > ended.started_at + KEPT
+
+
+def test_what_another_process_puts_in_runs_before_anybody_looks_by_himself(
+    store: Store, nodes: Processes
+) -> None:
+    client = Client(store)
+    on_demand = client.schedule(TaskDefinition(trigger=OnDemandTrigger()))
+    once(store, store.now())
+    # Only a hint can explain what runs within the hour, but at its first look.
+    node = nodes.start(Role(lease=HOUR, schedule_window=HOUR, runner_window=HOUR))
+    node.wait_until("called", 1)
+    for number in range(2, 8, 2):
+        once(store, store.now())
+        node.wait_until("called", number)
+        client.run_now(on_demand.id)
+        node.wait_until("called", number + 1)
+    node.stop()
+
+
+def declared(store: Store) -> Mapping[str | None, int | None]:
+    """The names of what is stored, and how often it has been changed."""
+    found = store.select_definitions()
+    assert found == store.select_definitions(DefinitionFilter(owners=["app"]))
+    return {each.name: each.revision for each in found}
+
+
+def test_a_rolling_deploy_ends_with_what_the_new_version_declares(
+    store: Store, nodes: Processes
+) -> None:
+    old = [nodes.start(OLD) for _ in range(2)]
+    assert declared(store) == {"a": 1, "b": 1}
+    first = nodes.start(NEW)
+    assert declared(store) == {"b": 1, "c": 1}
+    old[0].kill()
+    # Somebody starts the old version once more before the last one is gone.
+    again = nodes.start(OLD)
+    assert declared(store) == {"b": 1, "c": 1}
+    assert "was declared at version 2" not in first.errors()
+    for each in (old[1], again, first, nodes.start(NEW)):
+        each.stop()
+    assert declared(store) == {"b": 1, "c": 1}
 
 
 def due_instances(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from datetime import timedelta
+from typing import Any
 
 from go_scheduler import (
     CronTrigger,
@@ -12,39 +12,26 @@ from go_scheduler import (
     Overlap,
     RetryPolicy,
     TaskDefinition,
+    Trigger,
 )
 from go_scheduler.simulation import FaultReport, simulate_faults
 from go_scheduler.testing.builders import MINUTE, SECOND
 from go_scheduler.testing.clock import START
 
+
+def named(name: str, trigger: Trigger, **given: Any) -> TaskDefinition:
+    """A definition that has the same id each time."""
+    id = TaskDefinition.id_for(name)
+    return TaskDefinition(id=id, name=name, trigger=trigger, **given)
+
+
+RETRY = RetryPolicy(max_attempts=4, delay=5 * SECOND)
 DEFINITIONS = [
-    TaskDefinition(
-        id=TaskDefinition.id_for("often"),
-        name="often",
-        trigger=IntervalTrigger(45 * SECOND),
-    ),
-    TaskDefinition(
-        id=TaskDefinition.id_for("long"),
-        name="long",
-        trigger=CronTrigger("*/2 * * * *"),
-    ),
-    TaskDefinition(
-        id=TaskDefinition.id_for("once"),
-        name="once",
-        trigger=ExecuteOnceTrigger(START + timedelta(minutes=3, seconds=30)),
-    ),
-    TaskDefinition(
-        id=TaskDefinition.id_for("alone"),
-        name="alone",
-        trigger=IntervalTrigger(MINUTE),
-        overlap=Overlap.SKIP,
-    ),
-    TaskDefinition(
-        id=TaskDefinition.id_for("retried"),
-        name="retried",
-        trigger=IntervalTrigger(90 * SECOND),
-        retry=RetryPolicy(max_attempts=4, delay=5 * SECOND),
-    ),
+    named("often", IntervalTrigger(45 * SECOND)),
+    named("long", CronTrigger("*/2 * * * *")),
+    named("once", ExecuteOnceTrigger(START + 3.5 * MINUTE)),
+    named("alone", IntervalTrigger(MINUTE), overlap=Overlap.SKIP),
+    named("retried", IntervalTrigger(90 * SECOND), retry=RETRY),
 ]
 LENGTHS = {"often": 3, "long": 30, "once": 10, "alone": 50, "retried": 2}
 

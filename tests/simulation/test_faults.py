@@ -113,33 +113,19 @@ def an_end_does_not_look_at_the_claim(patch: pytest.MonkeyPatch) -> None:
         attempt = store.get_instance(outcome.claim.instance_id).attempt
         return replace(outcome, claim=replace(outcome.claim, attempt=attempt))
 
-    finishing(patch, finish)
+    batches(patch, "finish_instances", finish)
 
 
-def finishing(
-    patch: pytest.MonkeyPatch, changed: Callable[[MemoryStore, Any], Any]
+def batches(
+    patch: pytest.MonkeyPatch, method: str, changed: Callable[[MemoryStore, Any], Any]
 ) -> None:
-    """Let a store record other ends than it is asked to."""
-    old = MemoryStore.finish_instances
-    patch.setattr(
-        MemoryStore,
-        "finish_instances",
-        lambda store, outcomes: old(store, [changed(store, e) for e in outcomes]),
-    )
+    """Let a store fire, or record, something else than it is asked to."""
+    old = getattr(MemoryStore, method)
 
+    def call(store: MemoryStore, rows: Any, **claimant: Any) -> Any:
+        return old(store, [changed(store, each) for each in rows], **claimant)
 
-def firing(
-    patch: pytest.MonkeyPatch, changed: Callable[[MemoryStore, Any], Any]
-) -> None:
-    """Let a store fire otherwise than it is asked to."""
-    old = MemoryStore.fire_definitions
-    patch.setattr(
-        MemoryStore,
-        "fire_definitions",
-        lambda store, firings, **claimant: old(
-            store, [changed(store, each) for each in firings], **claimant
-        ),
-    )
+    patch.setattr(MemoryStore, method, call)
 
 
 def a_claim_does_not_raise_the_attempt(patch: pytest.MonkeyPatch) -> None:
@@ -157,7 +143,7 @@ def a_firing_does_not_compare_what_was_read(patch: pytest.MonkeyPatch) -> None:
         stored = store.get_definition(step.definition.id)
         return replace(step, definition=stored)
 
-    firing(patch, fire)
+    batches(patch, "fire_definitions", fire)
 
 
 def a_slot_is_taken_by_all(patch: pytest.MonkeyPatch) -> None:
@@ -358,7 +344,7 @@ def fires_at_other_times(patch: pytest.MonkeyPatch) -> None:
     def fire(_: MemoryStore, step: Any) -> Any:
         return replace(step, fire_times=tuple(at + SECOND for at in step.fire_times))
 
-    firing(patch, fire)
+    batches(patch, "fire_definitions", fire)
 
 
 def skips_what_it_fires(patch: pytest.MonkeyPatch) -> None:
@@ -366,7 +352,7 @@ def skips_what_it_fires(patch: pytest.MonkeyPatch) -> None:
         skipped = Skipped.itself(step.fire_times[0], "made on purpose")
         return replace(step, skipped=skipped)
 
-    firing(patch, fire)
+    batches(patch, "fire_definitions", fire)
 
 
 def records_nothing(patch: pytest.MonkeyPatch) -> None:
@@ -376,10 +362,10 @@ def records_nothing(patch: pytest.MonkeyPatch) -> None:
 
 
 def ends_as(outcome: Outcome) -> Callable[[pytest.MonkeyPatch], None]:
-    def patched(patch: pytest.MonkeyPatch) -> None:
-        finishing(patch, lambda _, each: replace(each, outcome=outcome, error=None))
+    def end(_: MemoryStore, each: Any) -> Any:
+        return replace(each, outcome=outcome, error=None)
 
-    return patched
+    return lambda patch: batches(patch, "finish_instances", end)
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from go_scheduler import (
 from go_scheduler.client import Client
 from go_scheduler.simulation import compare, plan
 from go_scheduler.simulation.plans import values_of
+from tests.simulation.seeds import named
 
 if TYPE_CHECKING:
     from go_scheduler.stores.base import Store
@@ -26,12 +27,7 @@ HOUR = timedelta(hours=1)
 
 
 def task(name: str, hour: int = 9, **given: Any) -> TaskDefinition:
-    return TaskDefinition(
-        id=TaskDefinition.id_for(name),
-        name=name,
-        trigger=CronTrigger(f"0 {hour} * * *"),
-        **given,
-    )
+    return named(name, CronTrigger(f"0 {hour} * * *"), **given)
 
 
 def client_of(store: Store, *owned: TaskDefinition) -> Client:

@@ -39,6 +39,7 @@ from go_scheduler.testing.builders import (
     MINUTE,
     SECOND,
     YEAR,
+    check,
     definition,
     finish,
     running,
@@ -46,6 +47,7 @@ from go_scheduler.testing.builders import (
 from go_scheduler.testing.clock import START
 from go_scheduler.triggers.base import Trigger
 from go_scheduler.triggers.stored import UnknownTrigger
+from tests.simulation.seeds import named
 
 if TYPE_CHECKING:
     from go_scheduler.testing import ManualClock
@@ -71,15 +73,12 @@ def one(given: TaskDefinition, **more: Any) -> Simulated:
 
 def test_all_fire_times_of_a_span_are_counted_by_definition_and_minute() -> None:
     found = simulated(every(HOUR, name="a"), every(12 * HOUR, name="b"))
+    noon = MONDAY + 12 * HOUR
     assert [each.fires for each in found.definitions] == [23, 1]
-    assert found.fires == 24
-    assert found.end == MONDAY + DAY
     assert found.definitions[0].starts[0] == MONDAY + HOUR
-    assert found.busiest == (MONDAY + 12 * HOUR, 2)
     assert list(found.minutes)[:2] == [MONDAY + HOUR, MONDAY + 2 * HOUR]
-    assert found.most_at_once == 2
-    assert found.most_at_once_at == MONDAY + 12 * HOUR
-    assert found.warnings == ()
+    check(found, fires=24, end=MONDAY + DAY, busiest=(noon, 2), warnings=())
+    check(found, most_at_once=2, most_at_once_at=noon)
 
 
 def test_a_span_is_a_week_unless_told_otherwise() -> None:
@@ -98,13 +97,11 @@ def test_what_was_read_from_a_store_goes_on_as_it_is_there(
 ) -> None:
     scheduler = Scheduler(None, MemoryStore(clock), clock=clock)
     unanchored = scheduler.schedule(TaskDefinition(trigger=IntervalTrigger(HOUR)))
-    [found] = simulate([unanchored], start=START + MINUTE, span=DAY).definitions
-    assert found.starts[0] == START + HOUR
+    assert one(unanchored, start=START + MINUTE).starts[0] == START + HOUR
     once = scheduler.schedule(TaskDefinition(trigger=ExecuteOnceTrigger(START)))
     assert one(once).starts == (MONDAY,)
     # By then it has fired for years.
-    [found] = simulate([unanchored], start=START + YEAR, span=DAY).definitions
-    assert found.starts[0] == START + YEAR
+    assert one(unanchored, start=START + YEAR).starts[0] == START + YEAR
 
 
 def test_what_waits_for_its_end_begins_so_long_after_it() -> None:
@@ -202,9 +199,8 @@ def test_runs_that_outlast_their_period_do_as_their_overlap_says(
 ) -> None:
     hourly = every(HOUR, overlap=overlap, expire_after=DAY)
     found = one(hourly, durations={hourly.id: 2.5 * HOUR})
-    assert (len(found.starts), found.skipped) == (ran, skipped)
-    assert (found.waited, found.most_at_once) == (waited, at_once)
-    assert found.fires == ran + skipped
+    assert (len(found.starts), found.fires) == (ran, ran + skipped)
+    check(found, skipped=skipped, waited=waited, most_at_once=at_once)
     text = "; ".join(found.warnings)
     assert ("at once" in text) is (at_once > 1)
     assert (f"by its overlap: {overlap.value}" in text) is (skipped > 0)
@@ -218,9 +214,8 @@ def test_those_with_one_lock_wait_for_each_other() -> None:
     lengths = {first.id: 10 * MINUTE, second.id: SECOND, third.id: SECOND}
     found = simulated(first, second, third, durations=lengths)
     assert found.most_at_once == 1
-    assert found.definitions[2].waited == 23
+    assert [each.waited for each in found.definitions] == [0, 23, 23]
     assert found.definitions[1].longest_wait == 10 * MINUTE
-    assert found.definitions[1].waited == 23
 
 
 def test_what_takes_its_place_while_it_waits_is_skipped() -> None:
@@ -331,17 +326,13 @@ def test_a_picture_is_a_document_that_harms_nobody() -> None:
 
 
 def test_the_picture_of_the_page_is_of_what_it_says() -> None:
-    def task(name: str, trigger: Any, lock: str | None = None) -> TaskDefinition:
-        id = TaskDefinition.id_for(name)
-        return TaskDefinition(id=id, name=name, trigger=trigger, lock=lock)
-
     berlin = "Europe/Berlin"
     week = [
-        task("report", CronTrigger("30 2 * * *", berlin)),
-        task("backup", CronTrigger("0 4 * * *", berlin), lock="disk"),
-        task("invoices", CronTrigger("*/15 8-17 * * Mon-Fri", berlin)),
-        task("mail", CronTrigger("0 * * * *")),
-        task("cleanup", DelayTrigger(3 * HOUR), lock="disk"),
+        named("report", CronTrigger("30 2 * * *", berlin)),
+        named("backup", CronTrigger("0 4 * * *", berlin), lock="disk"),
+        named("invoices", CronTrigger("*/15 8-17 * * Mon-Fri", berlin)),
+        named("mail", CronTrigger("0 * * * *")),
+        named("cleanup", DelayTrigger(3 * HOUR), lock="disk"),
     ]
     lengths = {week[1].id: 2 * HOUR, week[4].id: 20 * MINUTE}
     start = datetime(2030, 3, 29, tzinfo=UTC)

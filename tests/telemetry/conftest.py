@@ -79,6 +79,10 @@ class House:
         [span] = self.spans(name)
         return span
 
+    def attributes(self, name: str) -> dict[str, Any]:
+        """Those of the only span whose name begins so."""
+        return dict(self.one(name).attributes or {})
+
     @contextmanager
     def order(self) -> Iterator[None]:
         """Within a span of the user's."""

@@ -91,7 +91,7 @@ def test_one_trace_leads_from_schedule_to_the_run(
     check_one_trace(house, "schedule send")
     put, run = house.one("schedule"), house.one("process")
     assert put.kind is trace.SpanKind.PRODUCER
-    assert dict(put.attributes or {}) == {
+    assert house.attributes("schedule") == {
         "messaging.system": "go_scheduler",
         "messaging.operation.name": "schedule",
         "messaging.operation.type": "create",
@@ -149,17 +149,12 @@ def test_what_is_put_by_one_process_is_run_in_its_trace_by_another(
 ) -> None:
     client = house.client(store)
     client.schedule_all([TASK, HOURLY])
-    assert (
-        dict(house.one("schedule_all").attributes or {})[
-            "messaging.batch.message_count"
-        ]
-        == 2
-    )
+    assert house.attributes("schedule_all")["messaging.batch.message_count"] == 2
     with house.order():
         client.enqueue("send")
     with house.scheduler(store, clock, lambda _: None):
         clock.advance(seconds(10))
-    [run] = [each for each in house.spans("process") if each.name == "process send"]
+    run = house.one("process send")
     assert parent(run) == context(house.one("enqueue")).span_id
 
 
@@ -360,7 +355,7 @@ def test_one_trace_leads_to_a_worker_elsewhere(
         result = one.scheduler.get_instance(id).result
     run = house.one("process send")
     assert f"{context(run).trace_id:032x}-{parent(run):016x}" in ELSEWHERE
-    attributes = dict(run.attributes or {})
+    attributes = house.attributes("process send")
     assert attributes["messaging.destination.name"] == "mail"
     assert attributes["go_scheduler.definition.id"] == str(task.id)
     assert result == {

@@ -16,7 +16,7 @@ from tests.conftest import seconds
 from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from go_scheduler.testing import ManualClock
 
@@ -41,12 +41,12 @@ class WaitingClock:
 
 
 def looped(
-    tick: Callable[[int], timedelta | None],
+    tick: Callable[[int, Ticker], timedelta | None],
     *,
     count: int,
     interval: timedelta | None = None,
-) -> tuple[Ticker, WaitingClock]:
-    """A ticker whose loop ran here until its tick had been called so often."""
+) -> Sequence[timedelta]:
+    """The waits of a ticker whose loop ran here until it had ticked so often."""
     clock = WaitingClock()
     calls = 0
 
@@ -55,32 +55,30 @@ def looped(
         calls += 1
         if calls == count:
             ticker.stop()
-        return tick(calls)
+        return tick(calls, ticker)
 
     ticker = Ticker("test", counted, interval=interval, clock=clock)  # type: ignore[arg-type]
     ticker.wake()
     ticker._run()
     assert calls == count
-    return ticker, clock
+    return clock.waits
 
 
 def test_it_ticks_at_its_interval_shortened_by_up_to_a_fifth() -> None:
-    _, clock = looped(lambda _: None, count=200, interval=seconds(10))
-    assert all(seconds(8) <= wait <= seconds(10) for wait in clock.waits)
-    assert min(clock.waits) < seconds(8.5)
-    assert max(clock.waits) > seconds(9.5)
+    waits = looped(lambda *_: None, count=200, interval=seconds(10))
+    assert seconds(8) <= min(waits) < seconds(8.5)
+    assert seconds(9.5) < max(waits) <= seconds(10)
 
 
 @pytest.mark.parametrize(
-    ("asked", "waits"), [(2, [2, 2, 2]), (60, [10, 10, 10]), (0, [])]
+    ("asked", "most"), [(2, [2, 2, 2]), (60, [10, 10, 10]), (0, [])]
 )
 def test_a_tick_may_ask_to_be_called_sooner_and_not_later_than_the_interval(
-    asked: float, waits: list[float]
+    asked: float, most: list[float]
 ) -> None:
-    _, clock = looped(lambda _: seconds(asked), count=4, interval=seconds(10))
-    assert len(clock.waits) == len(waits)
-    for wait, most in zip(clock.waits, waits, strict=True):
-        assert seconds(most) * 0.8 <= wait <= seconds(most)
+    waits = looped(lambda *_: seconds(asked), count=4, interval=seconds(10))
+    for wait, longest in zip(waits, most, strict=True):
+        assert seconds(longest) * 0.8 <= wait <= seconds(longest)
 
 
 @pytest.mark.parametrize(
@@ -89,7 +87,7 @@ def test_a_tick_may_ask_to_be_called_sooner_and_not_later_than_the_interval(
 def test_that_the_store_is_away_is_one_line(
     caplog: pytest.LogCaptureFixture, error: Exception, shown: int
 ) -> None:
-    def tick(call: int) -> timedelta:
+    def tick(*_: object) -> timedelta:
         raise error
 
     caplog.set_level(logging.INFO)
@@ -101,24 +99,13 @@ def test_that_the_store_is_away_is_one_line(
 
 
 def test_a_wake_during_the_tick_that_ends_a_backing_off_is_not_lost() -> None:
-    clock = WaitingClock()
-    calls = 0
-
-    def tick() -> None:
-        nonlocal calls
-        calls += 1
-        if calls == 1:
+    def tick(call: int, ticker: Ticker) -> None:
+        if call == 1:
             raise ValueError("no")
-        if calls == 2:
+        if call == 2:
             ticker.wake()
-        if calls == 3:
-            ticker.stop()
 
-    ticker = Ticker("test", tick, interval=None, clock=clock)  # type: ignore[arg-type]
-    ticker.wake()
-    ticker._run()
-    assert calls == 3
-    assert len(clock.waits) == 1
+    assert len(looped(tick, count=3)) == 1
 
 
 def test_a_wake_does_not_shorten_a_backing_off() -> None:
