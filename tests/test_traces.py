@@ -7,9 +7,12 @@ from dataclasses import replace
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
+import psycopg
 import pytest
 
 from go_scheduler.models import Outcome
+from go_scheduler.stores.messages import Answer, Release
+from go_scheduler.stores.postgresql.store import PostgreSQLStore
 from go_scheduler.stores.sql import claims, runs
 from go_scheduler.stores.sql import firing as fires
 from go_scheduler.stores.sql.statement import Write
@@ -34,12 +37,21 @@ from go_scheduler.testing.builders import (
 )
 from go_scheduler.testing.clock import START
 from tests.conftest import SQL
-from tests.traces import check_traces, recorded
+from tests.faults import failing_statements
+from tests.traces import (
+    Row,
+    Step,
+    check_traces,
+    is_possible,
+    of_instance,
+    recorded,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence, Set
     from datetime import timedelta
     from pathlib import Path
+    from uuid import UUID
 
     from go_scheduler.stores.base import Store
     from go_scheduler.testing.clock import ManualClock
@@ -100,6 +112,49 @@ def test_what_a_store_does_by_its_rules_is_possible(
     with written(store, clock, tmp_path):
         story(store, clock)
     assert check_traces(tmp_path) > 25
+
+
+@pytest.mark.parametrize("engine", SQL[1:2])
+def test_what_was_repeated_may_have_been_done_before(
+    store: Store, clock: ManualClock, tmp_path: Path
+) -> None:
+    assert isinstance(store, PostgreSQLStore)
+    unknown = psycopg.errors.StatementCompletionUnknown
+    with written(store, clock, tmp_path):
+        mine = claimed(store)
+        with failing_statements(store, share=1, error=unknown, when="after", most=1):
+            assert not release(store, mine)
+        assert claim(store, OTHER_NODE, ahead=SECOND)
+    check_traces(tmp_path)
+
+
+def test_what_is_refused_and_was_not_repeated_has_not_been_done(
+    store: Store,
+    clock: ManualClock,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    done = type(store).release_instances
+
+    def refuse(self: Store, releases: Sequence[Release]) -> Answer[Set[UUID]]:
+        done(self, releases)
+        return Answer(done=frozenset())
+
+    monkeypatch.setattr(type(store), "release_instances", refuse)
+    with written(store, clock, tmp_path):
+        assert not release(store, claimed(store))
+    with pytest.raises(AssertionError, match="no order explains"):
+        check_traces(tmp_path)
+
+
+def test_a_start_without_an_answer_may_have_parked() -> None:
+    first, again = (
+        Step(kind="claim", of="a", attempt=each, ok=True, lease=20, begin=at, end=at)
+        for each, at in ((1, 1), (2, 3))
+    )
+    start = Step(kind="start", of="a", attempt=1, lease=20, begin=2)
+    assert is_possible(Row(), of_instance, [first, start, again])
+    assert not is_possible(Row(), of_instance, [first, again])
 
 
 # A condition, by what it is replaced, and in which statements.

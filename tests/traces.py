@@ -4,7 +4,8 @@
 answered when it ended. ``check_traces`` reads all files of a folder. For each instance
 and each definition it looks for an order of the calls, each between its begin and its
 end, in which all answers are right. A call without an answer may have been carried out
-at any time after it began, or never.
+at any time after it began, or never. One that a store has repeated, because it lost the
+connection, may have been carried out before that as well.
 
 ``python -m tests.traces FILE WORD…`` is ``go_scheduler WORD…`` with its calls written
 into a file.
@@ -283,6 +284,7 @@ def recorded(
             steps = [*map(asdict, STEPS[name](asked, None))]
             write(self, call=number, name=name, steps=steps)
             within.call = True
+            before = _lost(self)
             try:
                 answer = method(self, *given, **named)
             except GoSchedulerError as error:
@@ -293,7 +295,8 @@ def recorded(
                 within.call = False
             busy = {str(each) for each in getattr(answer, "busy", ())}
             done = (each for each in STEPS[name](asked, answer) if each.of not in busy)
-            write(self, call=number, steps=[*map(asdict, done)])
+            steps = [*map(asdict, done)]
+            write(self, call=number, steps=steps, repeated=_lost(self) != before)
             return answer
 
         return call
@@ -304,6 +307,16 @@ def recorded(
             yield
     finally:
         os.close(written)
+
+
+def _lost(store: Store) -> int:
+    """After how many statements the connection was lost, and they were repeated."""
+    retries: Mapping[str, int] = getattr(store, "retries", {})
+    return sum(times for code, times in retries.items() if code not in _NOT_DONE)
+
+
+# Conflicts and locks: what meets them has done nothing.
+_NOT_DONE = ("40001", "40P01", "55P03", "overtaken")
 
 
 class _Asked:
@@ -353,6 +366,9 @@ def of_instance(row: Row, step: Step) -> Iterator[Row]:
         case "start" if current:
             running = row.phase == "running"
             yield row if running else row._replace(phase="running", holds=holds)
+            if step.ok is None and not running:
+                # Perhaps it was parked.
+                yield row._replace(phase="pending")
         case "park" if current and row.phase == "claimed":
             yield row._replace(phase="pending")
         case "renew" | "hand on" if current:
@@ -452,9 +468,12 @@ def check_traces(folder: Path) -> int:
             if line["call"] not in begun:
                 begun[line["call"]] = line
             else:
-                begin = begun[line["call"]]["at"]
-                span = {"begin": begin, "end": line["at"]}
-                steps += [Step(**{**each, **span}) for each in line["steps"]]
+                asked = begun[line["call"]]
+                span = {"begin": asked["at"], "end": line["at"]}
+                told = line["steps"]
+                if line.get("repeated"):
+                    told = [*asked["steps"], *told]
+                steps += [Step(**{**each, **span}) for each in told]
                 begun[line["call"]] = {"steps": []}
     for unanswered in begun.values():
         for each in unanswered["steps"]:

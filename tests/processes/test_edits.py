@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from itertools import chain, count
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,7 @@ from go_scheduler.errors import StoreUnavailableError
 from go_scheduler.models import Cancelled, Outcome, State, TaskDefinition
 from go_scheduler.policies import CatchUp
 from go_scheduler.stores.filters import Filter
+from go_scheduler.testing.builders import all_pages
 from go_scheduler.triggers import IntervalTrigger
 from tests.processes.node import Role
 from tests.processes.process import (
@@ -218,7 +220,8 @@ class Editor:
         return IntervalTrigger(EVERY, first + next(self._numbers) * TICK)
 
     def _of(self, definition: TaskDefinition) -> Sequence[TaskInstance]:
-        return self.store.select(Filter(definition_id=definition.id), limit=1000)
+        its = partial(self.store.select, Filter(definition_id=definition.id))
+        return all_pages(its, limit=1000)
 
     def _begun(self, definition: TaskDefinition) -> Set[UUID]:
         return {each.id for each in self._of(definition) if each.started_at is not None}

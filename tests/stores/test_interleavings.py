@@ -46,6 +46,25 @@ def test_no_order_of_two_calls_comes_to_anything_else(url: str, patient: bool) -
                     assert not found.wrong, found
 
 
+@pytest.mark.parametrize("call", ["backfill", "clean up"])
+def test_what_comes_between_the_parts_of_a_cleanup_is_right(
+    url: str, call: str
+) -> None:
+    with closing(Interleavings(url, patient=True, switches=1)) as orders:
+        made = orders.set_up("failed")
+        found = compare(orders, made, ("failed", call, "clean up"))
+    assert len(found.serial) > 2
+    assert not found.wrong, found
+
+
+@pytest.mark.parametrize("calls", [("pause", "resume"), ("edit", "pause")])
+def test_another_note_of_a_pause_is_a_change(url: str, calls: tuple[str, str]) -> None:
+    with closing(Interleavings(url, patient=True, switches=2)) as orders:
+        made = orders.set_up("runs and is paused")
+        found = compare(orders, made, ("runs and is paused", *calls))
+    assert not found.wrong, found
+
+
 def test_what_does_not_lock_the_row_it_has_read_is_found(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -380,6 +380,7 @@ class SQLEdits(DefinitionStore):
                 definitions.c.revision == row.revision,
                 # Which may change without the revision.
                 definitions.c.owner.is_not_distinct_from(row.owner),
+                definitions.c.note.is_not_distinct_from(row.note),
                 definitions.c.deleted_at.is_(None),
             )
             .values(values)

@@ -539,6 +539,11 @@ class ReviewTests(StoreTests):
         rig.advance(MINUTE)
         assert settled(rig) == replace(NOTHING, parked=True)
 
+    def test_what_waits_in_several_slots_is_judged_at_once(self, rig: Rig) -> None:
+        parked = [due_in_turn(rig, Overlap.SKIP)[1] for _ in range(3)]
+        rig.advance(MINUTE)
+        assert sorted(ids(settled(rig).skipped)) == sorted(ids(parked))
+
     def test_what_is_frozen_is_not_judged(self, rig: Rig) -> None:
         plain = rig.waiting_for_retry(retry_in=SECOND)
         rig.fired(excluding(lock="a"))
