@@ -98,11 +98,11 @@ class Slots:
         if found.skipped or found.replaced:
             # They may have left their slots to others.
             return ZERO
-        if found.more:
-            return _SHORT_PAUSE
-        if not found.parked:
+        if not (found.more or found.parked):
             return self._lease
-        return _PAUSE if self._shares.is_first("slots") else _LONG_PAUSE
+        if self._shares.is_first("slots"):
+            return _SHORT_PAUSE if found.more else _PAUSE
+        return _PAUSE if found.more else _LONG_PAUSE
 
     def _expect(self, at: datetime) -> None:
         wait = max(ZERO, at - self._clock.now())

@@ -32,7 +32,9 @@ class Sharded(MemoryStore):
 
     Attributes:
         owned: The shards that the node which has read last takes for its own.
+        reads: These of each read.
         fired: Of each firing: the definition, and whether it was in one of these.
+        cleanups: How often it was cleaned up.
     """
 
     shards = SHARDS
@@ -42,6 +44,7 @@ class Sharded(MemoryStore):
         self.owned: Set[int] = set()
         self.reads: list[Set[int]] = []
         self.fired: list[tuple[UUID, bool]] = []
+        self.cleanups = 0
 
     def due_definitions(
         self, *, own: Own | None = None, **asked: Any
@@ -55,6 +58,10 @@ class Sharded(MemoryStore):
         return [
             each for each in mine if shard_of(each.id) in self.owned or each.id in near
         ]
+
+    def delete_finished(self, *given: Any, **options: Any) -> int:
+        self.cleanups += 1
+        return super().delete_finished(*given, **options)
 
     def fire_definitions(self, firings: Sequence[Firing], **options: Any) -> Fired:
         done = super().fire_definitions(firings, **options)
@@ -122,6 +129,16 @@ def test_what_the_owner_does_not_fire_is_fired_by_another_in_time(
     store.fired.clear()
     world.advance(5)
     assert all(is_own for _, is_own in store.fired)
+
+
+def test_one_of_them_cleans_up_and_the_others_now_and_then(world: World) -> None:
+    store = world.store
+    assert isinstance(store, Sharded)
+    for number in range(3):
+        world.node(world.note, str(number))
+    # Each alone looks every half minute, or a little more often.
+    world.advance(20 * 60)
+    assert 40 <= store.cleanups <= 80
 
 
 def test_whoever_is_alone_reads_all_ahead_and_before_it_knows_nothing() -> None:

@@ -11,8 +11,8 @@ import pytest
 from go_scheduler.clock import ZERO
 from go_scheduler.running.slots import Slots
 from go_scheduler.stores.memory.store import MemoryStore
-from go_scheduler.stores.messages import Reviewed
-from go_scheduler.testing.builders import LEASE
+from go_scheduler.stores.messages import Announcement, Reviewed
+from go_scheduler.testing.builders import LEASE, OTHER_NODE
 from tests.conftest import instance, seconds, state_of
 
 if TYPE_CHECKING:
@@ -53,6 +53,26 @@ def test_it_looks_again_as_soon_as_there_may_be_something_to_do(
     slots = Slots(state)
     assert slots.tick() == pause
     assert freed == []
+
+
+@pytest.mark.parametrize(
+    ("found", "pause"),
+    [
+        (Reviewed(), LEASE),
+        (Reviewed(parked=True), seconds(5)),
+        (Reviewed(parked=True, more=True), seconds(1)),
+        (Reviewed(parked=True, replaced=[PARKED]), ZERO),
+    ],
+)
+def test_it_looks_less_often_where_another_node_does(
+    clock: ManualClock, found: Reviewed, pause: timedelta
+) -> None:
+    store = ReviewedStore(clock)
+    store.shards = 16
+    store.found = found
+    state = state_of(store, clock)
+    state.shares.know([Announcement(node=OTHER_NODE)])
+    assert Slots(state).tick() == pause
 
 
 def test_it_looks_when_what_was_parked_here_is_due(
