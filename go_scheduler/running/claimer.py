@@ -305,9 +305,12 @@ class Claimer:
             if due and self._unanswered.give_back():
                 for each in self._subscriptions:
                     each.repeat()
+            began = self._clock.elapsed()
             # One that fails is the last the next time.
             for each in sorted(due, key=attrgetter("claimed_at")):
                 each.claim()
+            if len(self._subscriptions) > 1:
+                self._pace.waited(self._clock.elapsed() - began)
         except BaseException:
             self._state.contact.broke()
             for each in self._subscriptions:
