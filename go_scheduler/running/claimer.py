@@ -67,8 +67,10 @@ class Subscription:
         self._claim_at = ZERO
         self._take_over_at = ZERO
         self._step = 1
-        self._asked = False
+        self._asked = self._is_new = False
         self._looks = True
+        # Whether the claim that is asked for, and its repeats, are for what is new.
+        self._for_new = self._takes_new = False
         self._repeats = Repeats(state.clock, settling=state.store.settling)
         self._all_due_taken = False
         self._hungry = self._full = False
@@ -83,8 +85,8 @@ class Subscription:
         return 0 if self._full else self._capacity.free
 
     def look(self) -> None:
-        """Claim at the next tick: there may be something new, or new room."""
-        self._asked = True
+        """Claim at the next tick: there may be something new."""
+        self._asked = self._is_new = True
         self._looks = True
 
     def poll(self) -> None:
@@ -94,7 +96,7 @@ class Subscription:
     def fill(self) -> bool:
         """Claim at the next tick if there is something left to claim; true if so."""
         if self._hungry:
-            self.look()
+            self._asked = self._looks = True
         return self._hungry
 
     def repeat(self) -> None:
@@ -103,10 +105,12 @@ class Subscription:
 
     def is_time(self) -> bool:
         """Whether to claim now."""
-        if self._asked:
-            self._asked = False
+        asked, self._asked = self._asked, False
+        if asked:
+            self._for_new, self._is_new = self._is_new, False
             self._repeats.begin()
         repeats = self._repeats.take()
+        self._takes_new = self._for_new and (asked or repeats)
         return self._looks or repeats or self._wait() <= ZERO
 
     def claim(self) -> None:
@@ -135,7 +139,7 @@ class Subscription:
             self._full = True
             self._claim_at = self._clock.elapsed() + pause
             return
-        instances = self._claimer.claim(self.queues, room, lapsed=None)
+        instances = self._send(room, lapsed=None)
         if room.ahead and not instances:
             self._rest()
             return
@@ -164,7 +168,7 @@ class Subscription:
             room = room._replace(limit=min(room.limit, self._step))
             taken: Sequence[TaskInstance] = []
             if room.limit > 0:
-                taken = self._claimer.claim(self.queues, room, lapsed=lapsed)
+                taken = self._send(room, lapsed=lapsed)
             # Those that nobody had claimed before come last: nothing more has lapsed.
             full = 0 < room.limit == len(taken) and taken[-1].attempt > 1
             self._step = 2 * self._step if full else 1
@@ -174,6 +178,13 @@ class Subscription:
                 self._rest()
                 return True
         return False
+
+    def _send(
+        self, room: Allowance, *, lapsed: timedelta | None
+    ) -> Sequence[TaskInstance]:
+        # What is new may be due before those whose own it is look for it.
+        shares = not self._takes_new
+        return self._claimer.claim(self.queues, room, lapsed=lapsed, shares=shares)
 
     def _rest(self) -> None:
         """Claim no more for as long as nothing comes up that nobody tells of."""
@@ -319,7 +330,12 @@ class Claimer:
         return min((each.next() for each in self._subscriptions), default=None)
 
     def claim(
-        self, queues: tuple[str, ...], room: Allowance, *, lapsed: timedelta | None
+        self,
+        queues: tuple[str, ...],
+        room: Allowance,
+        *,
+        lapsed: timedelta | None,
+        shares: bool,
     ) -> Sequence[TaskInstance]:
         """Claim from some queues, and pass on what has come.
 
@@ -327,12 +343,13 @@ class Claimer:
             queues: From which.
             room: How much.
             lapsed: As for ``Store.claim_instances``.
+            shares: Whether what is to come is left to those whose own it is.
         """
         lead = self._start_queue.lead
         watch = self._admission.watch()
-        shares, own = self._state.shares, None
-        if shares.are_any:
-            own = {each: shares.of_claiming(each) for each in queues}
+        known, own = self._state.shares, None
+        if shares and known.are_any:
+            own = {each: known.of_claiming(each) for each in queues}
         instances = self._send(
             replace(self._state.claimant, queues=queues, own=own),
             ahead=self._pace.ahead if room.ahead else lead,

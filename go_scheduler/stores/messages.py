@@ -156,8 +156,8 @@ class Claimant:
         names: The names of definitions that it can run; None: any. Only what is
             started as it is created goes by them, and no claim does.
         own: By queue, the shards of ``Store.shards`` from which it claims first, and
-            what is to come; in the others it claims what is about to start. None: there
-            is but one.
+            what is to come; in the others it claims what is about to start. None: all
+            are taken alike.
     """
 
     node: UUID

@@ -11,14 +11,15 @@ from go_scheduler import MemoryStore
 from go_scheduler.client import Client
 from go_scheduler.stores import Announcement
 from go_scheduler.ticking.shares import Shares
-from tests.behaviour.house import World, every
+from tests.behaviour.house import World, at, every, once
 
 if TYPE_CHECKING:
     from collections.abc import Sequence, Set
+    from datetime import timedelta
 
-    from go_scheduler import TaskDefinition
+    from go_scheduler import TaskDefinition, TaskInstance
     from go_scheduler.clock import Clock
-    from go_scheduler.stores import Fired, Firing, Own
+    from go_scheduler.stores import Claimant, Fired, Firing, Own
 
 SHARDS = 16
 
@@ -186,6 +187,46 @@ def test_what_one_is_enough_for_is_done_by_one_of_those_that_do_not_stop() -> No
         ]
         assert len(first) == 1
         assert first != [stopping]
+
+
+class OthersOwn(Sharded):
+    """All shards are other nodes' own, which never claim."""
+
+    def claim_instances(
+        self, claimant: Claimant, *, ahead: timedelta, lead: timedelta, **asked: Any
+    ) -> Sequence[TaskInstance]:
+        far = ahead if claimant.own is None else lead
+        return super().claim_instances(claimant, ahead=far, lead=lead, **asked)
+
+
+def test_what_is_put_for_soon_runs_in_time_whosever_it_is() -> None:
+    """Its owner looks for it but now and then."""
+    world = World(OthersOwn)
+    node = world.node(world.note, "first")
+    world.advance(10.05)
+    for each in range(20):
+        node.schedule(once(10.35 + each / 50))
+    world.advance(3)
+    assert [each.at for each in world.called] == [at(10.35 + n / 50) for n in range(20)]
+
+
+def test_what_fires_by_itself_is_left_to_whose_it_is(world: World) -> None:
+    claims: list[Claimant] = []
+    claim = world.store.claim_instances
+
+    def note(claimant: Claimant, **asked: Any) -> Sequence[TaskInstance]:
+        claims.append(claimant)
+        return claim(claimant, **asked)
+
+    world.store.claim_instances = note  # type: ignore[method-assign]
+    node = world.node(world.note, "first")
+    node.schedule(every(1))
+    # By then it may take over what has lapsed.
+    world.advance(30)
+    claims.clear()
+    world.advance(10)
+    assert len(claims) > 10
+    assert all(each.own is not None for each in claims)
 
 
 def test_what_is_known_of_one_node_is_enough_at_a_look(world: World) -> None:
