@@ -102,7 +102,9 @@ class Slots:
             return _SHORT_PAUSE
         if not found.parked:
             return self._lease
-        return _PAUSE if self._shares.is_first("slots") else _LONG_PAUSE
+        # A node without a handler has no such loop.
+        is_first = self._shares.is_first("slots", serves=True)
+        return _PAUSE if is_first else _LONG_PAUSE
 
     def _expect(self, at: datetime) -> None:
         wait = max(ZERO, at - self._clock.now())

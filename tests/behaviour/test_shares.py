@@ -189,6 +189,18 @@ def test_what_one_is_enough_for_is_done_by_one_of_those_that_do_not_stop() -> No
         assert first != [stopping]
 
 
+def test_what_needs_a_handler_is_not_left_to_a_node_without_one() -> None:
+    nodes = [UUID(int=each) for each in range(1, 20)]
+    mine = Shares(nodes[0], SHARDS)
+    others = [Announcement(node=each, queues=()) for each in nodes[1:]]
+    mine.know([Announcement(node=nodes[0], queues=("a",)), *others])
+    assert not mine.is_first("slots")
+    assert mine.is_first("slots", serves=True)
+    # Nor is it if none has any.
+    mine.know(others)
+    assert mine.is_first("slots", serves=True)
+
+
 class OthersOwn(Sharded):
     """All shards are other nodes' own, which never claim."""
 
