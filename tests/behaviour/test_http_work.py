@@ -831,7 +831,9 @@ def test_after_a_while_in_which_nobody_waited_work_is_handed_out_as_before() -> 
         ({"idle": timedelta(0)}, "idle"),
     ],
 )
-def test_what_crews_cannot_be_is_refused(options: dict[str, Any], field: str) -> None:
+def test_what_a_long_poll_cannot_be_is_refused(
+    options: dict[str, Any], field: str
+) -> None:
     with pytest.raises(ConfigurationError, match=field):
         LongPoll(Scheduler(None, MemoryStore()), **options)
 
