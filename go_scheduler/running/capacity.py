@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from go_scheduler.running.result_writer import ResultWriter
     from go_scheduler.running.state import NodeState
 
-_BATCH = 500
-
 
 class Allowance(NamedTuple):
     """What a claim may take.
@@ -66,13 +64,14 @@ class Capacity:
             return 0
         return self._workers.free(self._queues)
 
-    def measure(self, *, all_due_taken: bool) -> Allowance:
+    def measure(self, most: int, *, all_due_taken: bool) -> Allowance:
         """How much there is now.
 
         Of what is due no more than can be called within a window: the free workers, and
         as many as came free in the last one. Of what is not due yet, what may be held.
 
         Args:
+            most: No more than so many.
             all_due_taken: Whether the claim before has left nothing that is due.
         """
         if not self._workers.ready():
@@ -83,10 +82,10 @@ class Capacity:
         due = self._workers.free(self._queues, recently) - coming
         ahead = self._workers.ahead(self._queues) - coming
         if ahead <= 0:
-            return Allowance(min(due, _BATCH), ahead=False)
+            return Allowance(min(due, most), ahead=False)
         if due > 0 and all_due_taken:
-            return Allowance(min(ahead, _BATCH), ahead=True)
-        return Allowance(min(due, ahead, _BATCH), ahead=True)
+            return Allowance(min(ahead, most), ahead=True)
+        return Allowance(min(due, ahead, most), ahead=True)
 
 
 _LEAST_EACH = 3

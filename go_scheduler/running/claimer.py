@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from go_scheduler.ticking.ticker import Pace
 
 _STEP = timedelta(milliseconds=100)
+_BATCH = 500
+_SMALL_BATCH = 100
 
 
 def longest_pause(pace: Pace) -> timedelta:
@@ -113,13 +115,13 @@ class Subscription:
         repeats = self._repeats.take()
         return self._looks or repeats or self._wait() <= ZERO
 
-    def claim(self) -> None:
-        """Claim what has lapsed, or else what is due."""
+    def claim(self, most: int) -> None:
+        """Claim what has lapsed, or else what is due; so many at most."""
         self.claimed_at = self._clock.elapsed()
         # Before the claim: what is new after it has been read needs another.
         self._looks = False
-        if not self._take_over():
-            self._claim()
+        if not self._take_over(most):
+            self._claim(most)
 
     def next(self) -> timedelta:
         """How long until the next claim, or its repeat, is due."""
@@ -129,10 +131,10 @@ class Subscription:
         wait = self._wait()
         return max(ZERO, wait if repeat is None else min(wait, repeat))
 
-    def _claim(self) -> None:
+    def _claim(self, most: int) -> None:
         # Before the room is measured: what comes free later has to call for a look.
         self._hungry = True
-        room = self._capacity.measure(all_due_taken=self._all_due_taken)
+        room = self._capacity.measure(most, all_due_taken=self._all_due_taken)
         self._all_due_taken = False
         pause = self._pause
         if room.limit <= 0:
@@ -150,7 +152,7 @@ class Subscription:
             pause /= 10
         self._claim_at = self._clock.elapsed() + (ZERO if full else pause)
 
-    def _take_over(self) -> bool:
+    def _take_over(self, most: int) -> bool:
         """Claim what has lapsed: one first, then two, then four, while there is more.
 
         One of them may have killed its process, and will kill this one: it must not
@@ -164,8 +166,8 @@ class Subscription:
             self._step = 1
         elif self._clock.elapsed() >= self._take_over_at:
             self._hungry = True
-            room = self._capacity.measure(all_due_taken=False)
-            room = room._replace(limit=min(room.limit, self._step))
+            most = min(most, self._step)
+            room = self._capacity.measure(most, all_due_taken=False)
             taken: Sequence[TaskInstance] = []
             if room.limit > 0:
                 taken = self._claimer.claim(self.queues, room, lapsed=lapsed)
@@ -310,9 +312,14 @@ class Claimer:
             if due and self._unanswered.give_back():
                 for each in self._subscriptions:
                     each.repeat()
+            began = self._clock.elapsed()
+            # One set is not to wait until all that is due in another one is claimed.
+            most = _BATCH if len(due) == 1 else _SMALL_BATCH
             # One that fails is the last the next time.
             for each in sorted(due, key=attrgetter("claimed_at")):
-                each.claim()
+                each.claim(most)
+            if len(self._subscriptions) > 1:
+                self._pace.waited(self._clock.elapsed() - began)
         except BaseException:
             self._state.contact.broke()
             for each in self._subscriptions:

@@ -100,7 +100,8 @@ class Slots:
             return ZERO
         if not (found.more or found.parked):
             return self._lease
-        if self._shares.is_first("slots"):
+        # A node without a handler has no such loop.
+        if self._shares.is_first("slots", serves=True):
             return _SHORT_PAUSE if found.more else _PAUSE
         return _PAUSE if found.more else _LONG_PAUSE
 

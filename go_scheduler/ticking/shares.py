@@ -59,12 +59,21 @@ class Shares:
         """
         return self._of(lambda node: _serves(self._known.get(node, ()), queue))
 
-    def is_first(self, work: str) -> bool:
+    def is_first(self, work: str, *, serves: bool = False) -> bool:
         """Whether this node is to do what one of all need do; each, if none is known.
 
         The others do it less often, as that one may not be able to.
+
+        Args:
+            work: What it is.
+            serves: Whether those alone do it that serve a queue.
         """
-        first = min(self._known, key=partial(_rank, work), default=self._node)
+        known = [
+            node
+            for node, queues in self._known.items()
+            if not serves or queues is None or len(queues) > 0
+        ]
+        first = min(known, key=partial(_rank, work), default=self._node)
         return first == self._node
 
     def _of(self, takes_part: Callable[[UUID], bool]) -> Set[int]:

@@ -24,13 +24,16 @@ _PER_INSTANCE = timedelta(microseconds=30)
 _MOST_GROWTH = timedelta(seconds=10)
 # Two for the turn of the loop before, one for its own, and two for the lead.
 _ANSWERS_AHEAD = 5
+# What one of several looks has to wait is forgotten by and by: they seldom all come.
+_LESS = 0.9
 
 
 class Pace:
     """A loop's window, which grows by itself while the store is slow.
 
-    Nine in ten of the recent answers are as fast as is reckoned with, and no more than
-    ten seconds are added.
+    Nine in ten of the recent answers are as fast as is reckoned with. A loop that looks
+    for several, one after the other, adds how long all of them take. No more than ten
+    seconds are added.
 
     Args:
         window: How far ahead the loop looks when the store answers at once.
@@ -43,6 +46,7 @@ class Pace:
         self._samples: deque[timedelta] = deque(maxlen=_SAMPLES)
         self._slow = ZERO
         self._slowest = ZERO
+        self._waited = ZERO
 
     def took(self, duration: timedelta) -> None:
         """Take note of how long an answer took."""
@@ -52,10 +56,15 @@ class Pace:
             self._slow = ordered[(len(ordered) - 1) * 9 // 10]
             self._slowest = ordered[len(ordered) * 99 // 100]
 
+    def waited(self, duration: timedelta) -> None:
+        """Take note of how long one look had to wait until all others were taken."""
+        self._waited = max(duration, self._waited * _LESS)
+
     @property
     def ahead(self) -> timedelta:
         """How far ahead to look now."""
-        return self.window + min(_ANSWERS_AHEAD * self._slow, _MOST_GROWTH)
+        growth = _ANSWERS_AHEAD * self._slow + self._waited
+        return self.window + min(growth, _MOST_GROWTH)
 
     def lead(self, unstarted: int) -> timedelta:
         """How long before an instance is due its start is to be recorded.

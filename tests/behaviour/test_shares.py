@@ -11,14 +11,15 @@ from go_scheduler import MemoryStore
 from go_scheduler.client import Client
 from go_scheduler.stores import Announcement
 from go_scheduler.ticking.shares import Shares
-from tests.behaviour.house import World, every
+from tests.behaviour.house import World, at, every, once
 
 if TYPE_CHECKING:
     from collections.abc import Sequence, Set
+    from datetime import timedelta
 
-    from go_scheduler import TaskDefinition
+    from go_scheduler import TaskDefinition, TaskInstance
     from go_scheduler.clock import Clock
-    from go_scheduler.stores import Fired, Firing, Own
+    from go_scheduler.stores import Claimant, Fired, Firing, Own
 
 SHARDS = 16
 
@@ -203,6 +204,44 @@ def test_what_one_is_enough_for_is_done_by_one_of_those_that_do_not_stop() -> No
         ]
         assert len(first) == 1
         assert first != [stopping]
+
+
+def test_what_needs_a_handler_is_not_left_to_a_node_without_one() -> None:
+    nodes = [UUID(int=each) for each in range(1, 20)]
+    mine = Shares(nodes[0], SHARDS)
+    others = [Announcement(node=each, queues=()) for each in nodes[1:]]
+    mine.know([Announcement(node=nodes[0], queues=("a",)), *others])
+    assert not mine.is_first("slots")
+    assert mine.is_first("slots", serves=True)
+    # Nor is it if none has any.
+    mine.know(others)
+    assert mine.is_first("slots", serves=True)
+
+
+class OthersOwn(Sharded):
+    """All shards are other nodes' own, which never claim."""
+
+    def claim_instances(
+        self, claimant: Claimant, *, ahead: timedelta, lead: timedelta, **asked: Any
+    ) -> Sequence[TaskInstance]:
+        assert claimant.own is not None
+        far = claimant.own["default"].others
+        return super().claim_instances(claimant, ahead=far, lead=lead, **asked)
+
+
+def test_what_its_owner_does_not_claim_runs_in_time() -> None:
+    world = World(OthersOwn)
+    node = world.node(world.note, "first")
+    world.advance(10.05)
+    for each in range(20):
+        node.schedule(once(10.35 + each / 50))
+    world.advance(3)
+    assert [each.at for each in world.called] == [at(10.35 + n / 50) for n in range(20)]
+    world.called.clear()
+    node.schedule(every(1))
+    world.advance(20)
+    assert len(world.called) >= 19
+    assert all(each.at == each.instance.execute_at for each in world.called[1:])
 
 
 def test_what_is_known_of_one_node_is_enough_at_a_look(world: World) -> None:

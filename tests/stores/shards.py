@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+from uuid import uuid4
 
 import pytest
 
 from go_scheduler.clock import ZERO
-from go_scheduler.stores.messages import Own
+from go_scheduler.stores.messages import Addition, Own
 from go_scheduler.testing.builders import (
     HOUR,
     MINUTE,
@@ -17,10 +18,14 @@ from go_scheduler.testing.builders import (
     ids,
     pending,
     put,
+    task,
 )
 from go_scheduler.testing.clock import START
 
 if TYPE_CHECKING:
+    from uuid import UUID
+
+    from go_scheduler.models import TaskDefinition
     from go_scheduler.stores.base import Store
 
 
@@ -66,3 +71,23 @@ class ShardTests:
         found = claim(store, limit=len(own), own=node)
         assert {each.id for each in found} == {*own}
         assert len(claim(store)) == len(due) - len(own)
+
+    def test_what_is_due_in_other_shards_does_not_starve(self, store: Store) -> None:
+        of = put(store, task())
+        other = pending_in(store, of, 5)
+        # Of its own there is always more.
+        node = {"default": Own(shards={3}, others=ZERO)}
+        for _ in range(100):
+            pending_in(store, of, 3)
+            found = claim(store, limit=1, own=node)
+            if ids(found) == [other]:
+                return
+        raise AssertionError("it is never claimed")
+
+
+def pending_in(store: Store, of: TaskDefinition, shard: int) -> UUID:
+    """The id of an instance that is due, in this shard."""
+    while (id := uuid4()).int % store.shards != shard:
+        pass
+    store.add_instances(of.id, [Addition(id=id)])
+    return id

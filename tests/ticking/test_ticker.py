@@ -251,6 +251,20 @@ def test_a_slow_store_is_looked_ahead_of_and_given_twice_what_it_takes(
     assert pace.lead(0) == seconds(lead)
 
 
+def test_what_one_look_waits_for_the_others_is_looked_ahead_of() -> None:
+    pace = Pace(WINDOW)
+    pace.took(seconds(0.1))
+    pace.waited(seconds(2))
+    assert pace.ahead == WINDOW + seconds(0.5) + seconds(2)
+    assert pace.lead(0) == seconds(0.2)
+    # It is forgotten once they are few again.
+    for _ in range(200):
+        pace.waited(ZERO)
+    assert pace.ahead < WINDOW + seconds(0.501)
+    pace.waited(seconds(60))
+    assert pace.ahead == WINDOW + seconds(10)
+
+
 def test_the_lead_is_more_for_each_that_is_held_and_half_of_the_window_at_most() -> (
     None
 ):

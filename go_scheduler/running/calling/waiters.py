@@ -85,8 +85,7 @@ class Waiters:
         self._writer = writer
         self._max_held = state.settings.max_held
         self._room_made = state.room_made
-        # A listener that is told of a run in place may create another one.
-        self._guard = threading.RLock()
+        self._guard = threading.Lock()
         self._lines: dict[tuple[str, ...], _Line] = {}
         self._order = count()
 

@@ -320,6 +320,8 @@ class _Reach(NamedTuple):
 # SQLite takes no more than 500 SELECTs in one.
 _MOST_PLACES = 400
 _CAREFUL_CLAIMS = 20
+# No divisor of the turns of classes: each class has its turn in any order of shards.
+_ANY_SHARD_EVERY = 7
 _log = logging.getLogger(__name__)
 
 
@@ -333,6 +335,8 @@ class SQLClaims(InstanceStore):
     # By place: how many more claims are careful, since one has met a lock.
     _careful: dict[object, int]
     _reported = False
+    # How many claims began in the node's own shards, since one did not.
+    _own_first = 0
 
     def claim_instances(
         self,
@@ -404,7 +408,8 @@ class SQLClaims(InstanceStore):
         """In which shards anything may have lapsed, and where is anything to claim.
 
         Both are in the order in which they are claimed. Within a priority the node's
-        own come first, and the order is random: nodes should not meet in one place.
+        own come first, and the order is random: nodes should not meet in one place. In
+        one claim of seven it is all random, so that what others own does not starve.
         """
         shards = range(self._dialect.shards)
         looks, known = self._classes.look(), self._classes.known
@@ -449,7 +454,13 @@ class SQLClaims(InstanceStore):
         where += product(queues, {each[1] for each in found} - {*known}, shards)
         random.shuffle(where)
         in_turn = self._classes.in_turn()
-        where.sort(key=lambda each: (in_turn.index(each[1]), not reach.is_own(each)))
+        self._own_first = (self._own_first + 1) % _ANY_SHARD_EVERY
+        own_first = self._own_first > 0
+
+        def turn(place: Place) -> tuple[int, bool]:
+            return in_turn.index(place[1]), own_first and not reach.is_own(place)
+
+        where.sort(key=turn)
         return lapsed_in, where
 
     def _claim_each(

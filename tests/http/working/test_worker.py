@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from go_scheduler.models import TaskInstance
 
 SHORT = timedelta(seconds=3)
-SHORTLY: dict[str, Any] = {"lease": SHORT, "crew_lease": SHORT}
+SHORTLY: dict[str, Any] = {"lease": SHORT, "work_lease": SHORT}
 
 
 @pytest.fixture
