@@ -31,13 +31,14 @@ class Cleanup:
         self._store = store
         self._retention = retention
         self._shares = shares
-        self._left_out = 0
+        self._to_leave_out = 0
 
     def tick(self) -> timedelta | None:
         """Delete one batch. If it was full, the next tick follows at once."""
-        if not self._shares.is_first("cleanup") and self._left_out < _MOST_LEFT_OUT:
-            self._left_out += 1
+        if self._to_leave_out and not self._shares.is_first("cleanup"):
+            self._to_leave_out -= 1
             return None
-        self._left_out = 0
         deleted = self._store.delete_finished(self._retention, limit=_BATCH)
-        return ZERO if deleted >= _BATCH else None
+        is_full = deleted >= _BATCH
+        self._to_leave_out = 0 if is_full else _MOST_LEFT_OUT
+        return ZERO if is_full else None
