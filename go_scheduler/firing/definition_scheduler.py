@@ -173,6 +173,9 @@ class DefinitionScheduler:
         self._events.begin()
         sent = self._clock.elapsed()
         ahead = self._pace.ahead
+        if self._shares.are_any:
+            # The others look one pause less far: by then this one has looked there.
+            ahead += self._interval / 2
         told = self._take_told(ahead)
         if told:
             self._fire_due(told, ahead)
@@ -218,7 +221,7 @@ class DefinitionScheduler:
             return self._store.due_definitions(ahead=ahead, after=after, limit=limit)
         # So far that one look before it is due finds what its own node has not fired.
         far_enough = self._interval + self._runner_window
-        others = min(ahead, max(ahead - self._interval, far_enough))
+        others = min(ahead, max(self._pace.window - self._interval, far_enough))
         own = Own(shards=self._shares.of_firing(), others=others)
         return self._store.due_definitions(
             ahead=ahead, after=after, limit=limit, own=own

@@ -47,12 +47,18 @@ _AFTER = """
 def due(shards: int, *, goes_on: bool) -> Statement:
     """A page of what is due, in time or late, of every shard.
 
-    Where there are several, each is read so far ahead as is said of it.
+    Where there are several, each is read so far ahead as is said of it. The index of
+    what is late has no shards, as it is short.
 
     On SQLite a time that is no whole number is never due. One that is no time comes
     first, for its definition to be reported.
     """
     after = _AFTER if goes_on else ""
+    of_late = ""
+    if shards > 1:
+        of_late = """
+     AND (next_fire_time <= now() + CAST(:others AS interval)
+          OR shard = ANY(CAST(:own AS bigint[])))"""
     in_time = [
         f"""
 in_time{shard} AS MATERIALIZED (
@@ -75,7 +81,7 @@ late AS MATERIALIZED (
   SELECT {_COLUMNS}
     FROM task_definitions@task_definitions_late_idx
    WHERE next_fire_time IS NOT NULL AND NOT paused AND late
-     AND next_fire_time <= now() + CAST(:ahead AS interval)
+     AND next_fire_time <= now() + CAST(:ahead AS interval){of_late}
      AND on_sqlite(typeof(next_fire_time) = 'integer'){after}
    ORDER BY next_fire_time, id LIMIT :limit)
 SELECT {_COLUMNS}, now() AS now
@@ -302,12 +308,15 @@ class SQLFiring(DefinitionStore):
             yield id, of, shard, fire_time, later, None, None, None
 
 
-def _how_far(ahead: timedelta, own: Own | None, shards: int) -> dict[str, timedelta]:
+def _how_far(ahead: timedelta, own: Own | None, shards: int) -> dict[str, Any]:
     """How far ahead to look in each shard, where there are several."""
-    return {
-        f"ahead{shard}": ahead if own is None or shard in own.shards else own.others
-        for shard in range(shards if shards > 1 else 0)
+    if shards == 1:
+        return {}
+    mine, others = (range(shards), ahead) if own is None else (own.shards, own.others)
+    each = {
+        f"ahead{shard}": ahead if shard in mine else others for shard in range(shards)
     }
+    return {**each, "own": [*mine], "others": others}
 
 
 def _started(firing: Firing, row: Any, claimant: Claimant) -> TaskInstance:
