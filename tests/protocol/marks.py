@@ -297,7 +297,7 @@ MARKS: Mapping[tuple[str, str], Mark] = {
         "test_what_the_owner_does_not_fire_is_fired_by_another_in_time",
         {
             "firing/definition_scheduler.py": "others = min(ahead,",
-            FIRING: "shard in own.shards else own.others",
+            FIRING: "ahead if shard in mine else others",
         },
     ),
 }
