@@ -32,6 +32,7 @@ class Shares:
         self._known: Mapping[UUID, Collection[str] | None] = {}
         # Until it knows of any node, itself as well, nothing is its own.
         self._ranked: Mapping[int, list[UUID]] = {}
+        self._claiming: dict[str, Set[int]] = {}
 
     @property
     def are_any(self) -> bool:
@@ -47,6 +48,7 @@ class Shares:
                 for shard in self._shards
             }
         self._known = known
+        self._claiming = {}
 
     def of_firing(self) -> Set[int]:
         """The shards whose definitions are this node's to fire."""
@@ -57,7 +59,13 @@ class Shares:
 
         They are shared by those that serve the queue.
         """
-        return self._of(lambda node: _serves(self._known.get(node, ()), queue))
+        # Asked before each claim, and answered alike until more is known.
+        answered = self._claiming
+        if queue not in answered:
+            answered[queue] = self._of(
+                lambda node: _serves(self._known.get(node, ()), queue)
+            )
+        return answered[queue]
 
     def is_first(self, work: str, *, serves: bool = False) -> bool:
         """Whether this node is to do what one of all need do; each, if none is known.

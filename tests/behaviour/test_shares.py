@@ -150,6 +150,7 @@ def test_whoever_is_alone_reads_all_ahead_and_before_it_knows_nothing() -> None:
     assert shares.of_firing() == set(range(SHARDS)) == shares.of_claiming("a")
     shares.know([Announcement(node=mine, queues=("a", "b")), Announcement(node=other)])
     assert set() < shares.of_firing() < set(range(SHARDS))
+    assert set() < shares.of_claiming("a") < set(range(SHARDS))
 
 
 def test_what_is_claimed_is_shared_by_those_that_serve_the_queue() -> None:

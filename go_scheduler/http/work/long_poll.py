@@ -299,7 +299,7 @@ class PollNode:
             StoreError: It cannot be started.
         """
         started = self._started
-        if started is None or (started.done() and started.exception() is not None):
+        if started is None or (started.done() and self.running is None):
             loop = asyncio.get_running_loop()
             self._scheduler = self._like._handing_out()
             started = loop.run_in_executor(self._threads, self._scheduler._started)

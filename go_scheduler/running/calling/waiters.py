@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
-from collections import OrderedDict
 from itertools import count
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from go_scheduler.handlers.registry import HandlerRegistry
@@ -59,7 +59,7 @@ class _Line:
     """
 
     def __init__(self) -> None:
-        self.waiters: OrderedDict[Waiter, int] = OrderedDict()
+        self.waiters: dict[Waiter, int] = {}
         self.room = 0
 
 
@@ -160,14 +160,12 @@ class Waiters:
 
     def _next(self, queue: str) -> Waiter | None:
         """Who has waited longest for a queue."""
-        first = None
-        since = 0
-        for queues, line in self._lines.items():
-            if queue in queues and line.waiters:
-                waiter, came = next(iter(line.waiters.items()))
-                if first is None or came < since:
-                    first, since = waiter, came
-        return first
+        firsts = [
+            next(iter(line.waiters.items()))
+            for queues, line in self._lines.items()
+            if queue in queues
+        ]
+        return min(firsts, key=itemgetter(1))[0] if firsts else None
 
     def _take(self, waiter: Waiter, run: HeldRun) -> None:
         is_first = not waiter.found
