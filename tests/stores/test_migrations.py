@@ -311,10 +311,10 @@ def test_labels_and_keys_of_debouncing_are_unique_only_while_they_count(
 
 
 MADE = {
-    "2026.11.29a": {
-        "cockroachdb": "2344c4d4bb8ef3a6",
-        "postgresql": "86fc078f3982f1cc",
-        "sqlite": "4a43b7f5a30e3331",
+    "2026.11.29b": {
+        "cockroachdb": "36c93c921c175697",
+        "postgresql": "a6e18041dab83472",
+        "sqlite": "b773753d391217a2",
     },
 }
 """Of the statements of each revision the digest. It is never changed: databases exist

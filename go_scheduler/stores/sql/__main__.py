@@ -43,6 +43,10 @@ def statements(dialect: Dialect) -> Mapping[str, Statement]:
         "heads": claims.heads(1, 3, shards=dialect.shards, lapsed=True),
         "due": firing.due(dialect.shards, goes_on=False),
         "due_after": firing.due(dialect.shards, goes_on=True),
+        "delete_ended": cleanup.delete_instances(dialect.shards, failed=False),
+        "delete_failed": cleanup.delete_instances(dialect.shards, failed=True),
+        "find_completed": cleanup.find_definitions(dialect.shards, "completed_at"),
+        "find_deleted": cleanup.find_definitions(dialect.shards, "deleted_at"),
         "add": inserts.add(starts=False),
         "add_and_start": inserts.add(starts=True),
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from go_scheduler.checks import LONGEST
@@ -15,7 +16,7 @@ from go_scheduler.stores.sql.rows import (
     write_announcement,
 )
 from go_scheduler.stores.sql.runs import COMING
-from go_scheduler.stores.sql.statement import Statement
+from go_scheduler.stores.sql.statement import Statement, heads
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,23 +31,36 @@ if TYPE_CHECKING:
     from go_scheduler.stores.sql.tables import Dialect
 
 
-# No index has ``attempt``: rows are read before they are chosen, and those that are
-# locked are skipped then. One whose fire time is to come stays: by it a pause or an
-# edit knows that it has begun.
-def _delete_instances(index: str, equal: str) -> Statement:
-    """Deletes instances that ended long ago, those that failed or all others."""
-    return Statement(
-        f"""
-WITH old AS MATERIALIZED (
-  SELECT id, attempt, error IS NOT NULL OR outcome <> 'completed' AS failed,
-         now() AS now
-    FROM task_instances@{index}
-   WHERE completed_at IS NOT NULL AND outcome {equal} 'failed'
+# One whose fire time is to come stays: by it a pause or an edit knows that it has
+# begun.
+def _ended(index: str, equal: str) -> str:
+    return f"""
+  SELECT id, completed_at FROM task_instances@{index}
+   WHERE {{shard}}completed_at IS NOT NULL AND outcome {equal} 'failed'
      AND completed_at >= now() - CAST(:back AS interval)
      AND completed_at <= now() - CAST(:older_than AS interval)
      AND ({COMING.replace("t.", "")}) IS NOT TRUE
-     AND on_sqlite(length(id) = 32 AND id NOT GLOB '*[^0-9a-f]*')
-   ORDER BY completed_at LIMIT :limit FOR UPDATE SKIP LOCKED),
+     AND on_sqlite(length(id) = 32 AND id NOT GLOB '*[^0-9a-f]*')"""
+
+
+@lru_cache
+def delete_instances(shards: int, *, failed: bool) -> Statement:
+    """Deletes instances that ended long ago, those that failed or all others.
+
+    They are found first, and locked then: a scan that locks its rows may lock more than
+    it takes.
+    """
+    index, equal = ("failed", "=") if failed else ("ended", "<>")
+    found = heads(_ended(f"task_instances_{index}_idx", equal), "completed_at", shards)
+    return Statement(
+        f"""
+WITH found AS MATERIALIZED ({found}),
+old AS MATERIALIZED (
+  SELECT t.id, t.attempt, t.error IS NOT NULL OR t.outcome <> 'completed' AS failed,
+         now() AS now
+    FROM found AS f JOIN task_instances@task_instances_pkey AS t ON t.id = f.id
+   WHERE t.completed_at = f.completed_at
+   FOR UPDATE OF t SKIP LOCKED),
 runs AS (
   DELETE FROM task_runs@task_runs_pkey AS r USING old AS old
    WHERE r.instance_id = old.id AND (old.attempt > 1 OR old.failed)
@@ -64,17 +78,16 @@ _IS_EMPTY = """NOT EXISTS (SELECT 1 FROM task_instances@task_instances_fire_key 
                       WHERE i.definition_key = d.key)"""
 
 
-def _find_definitions(index: str, since: str) -> Statement:
-    """Finds definitions without instances that ended long ago."""
-    return Statement(
-        f"""
-SELECT d.key FROM task_definitions@{index} AS d
- WHERE d.{since} IS NOT NULL AND d.{since} <= now() - CAST(:older_than AS interval)
-   AND {_IS_EMPTY}
- ORDER BY d.{since} LIMIT :limit
-""",
-        ("d_key",),
-    )
+@lru_cache
+def find_definitions(shards: int, since: str) -> Statement:
+    """Finds definitions without instances that ended long ago, or were deleted."""
+    index = f"task_definitions_{since.removesuffix('_at')}_idx"
+    part = f"""
+SELECT d.key, d.{since} FROM task_definitions@{index} AS d
+ WHERE {{shard}}d.{since} IS NOT NULL
+   AND d.{since} <= now() - CAST(:older_than AS interval)
+   AND {_IS_EMPTY}"""
+    return Statement(heads(part, since, shards), ("d_key", since))
 
 
 # Whoever adds an instance to a definition holds it until that has been committed: what
@@ -101,14 +114,15 @@ WITH old AS MATERIALIZED (
 gone AS (
   DELETE FROM task_definitions@task_definitions_pkey AS d USING old AS o
    WHERE d.key = o.key
-  RETURNING d.key, d.id, d.revision, d.completed_at, d.named),
+  RETURNING d.key, d.id, d.shard, d.revision, d.completed_at, d.named),
 emptied AS (
   DELETE FROM task_contents@task_contents_pkey AS c USING gone AS g
    WHERE c.key = g.key
   RETURNING c.key, c.trigger_kind, c.trigger_state),
 remembered AS (
-  INSERT INTO task_tombstones (id, trigger_kind, trigger_state, revision, completed_at)
-  SELECT g.id, e.trigger_kind, e.trigger_state, g.revision, g.completed_at
+  INSERT INTO task_tombstones
+         (id, shard, trigger_kind, trigger_state, revision, completed_at)
+  SELECT g.id, g.shard, e.trigger_kind, e.trigger_state, g.revision, g.completed_at
     FROM gone AS g JOIN emptied AS e ON e.key = g.key
    WHERE g.named AND g.completed_at IS NOT NULL
   ON CONFLICT (id) DO UPDATE
@@ -121,11 +135,7 @@ SELECT key FROM gone
     )
 
 
-_DELETE_ENDED = _delete_instances("task_instances_ended_idx", "<>")
-_DELETE_FAILED = _delete_instances("task_instances_failed_idx", "=")
-_FIND_COMPLETED = _find_definitions("task_definitions_completed_idx", "completed_at")
 _DELETE_COMPLETED = _delete_definitions("completed_at")
-_FIND_DELETED = _find_definitions("task_definitions_deleted_idx", "deleted_at")
 _DELETE_DELETED = _delete_definitions("deleted_at")
 # What was counted goes with it: by itself it would be one way more to a server.
 _DELETE_CONTACTS = Statement(
@@ -180,20 +190,23 @@ class SQLCleanup(Store):
 
     def delete_finished(self, retention: Retention, *, limit: int) -> int:
         """Delete what ended long ago."""
+        shards = self._dialect.shards
         older_than = min(retention.ended, LONGEST)
-        failed = min(retention.failed, LONGEST)
-        left = limit - self._delete_instances(_DELETE_ENDED, older_than, limit)
+        left = limit
+        for failed in (False, True):
+            if left:
+                delete = delete_instances(shards, failed=failed)
+                kept = min(retention.failed, LONGEST) if failed else older_than
+                left -= self._delete_instances(delete, kept, left)
         if left:
-            left -= self._delete_instances(_DELETE_FAILED, failed, left)
-        if left:
-            completed = self._delete(
-                _FIND_COMPLETED, _DELETE_COMPLETED, older_than, left
-            )
+            find = find_definitions(shards, "completed_at")
+            completed = self._delete(find, _DELETE_COMPLETED, older_than, left)
             left -= completed
             # Rows that a delete has left behind for their history count for nobody.
-            self._delete(_FIND_DELETED, _DELETE_DELETED, older_than, limit)
-            kept = {"kept": CONTACTS_KEPT, "stats_kept": STATS_KEPT}
-            self._statements.run(Lane.BY_TIME, _DELETE_CONTACTS, kept)
+            find = find_definitions(shards, "deleted_at")
+            self._delete(find, _DELETE_DELETED, older_than, limit)
+            terms = {"kept": CONTACTS_KEPT, "stats_kept": STATS_KEPT}
+            self._statements.run(Lane.BY_TIME, _DELETE_CONTACTS, terms)
             self._forget(retention.remembered, made=completed, limit=limit)
         # Nobody waits for a cleanup.
         self._database.replace_one()

@@ -122,7 +122,9 @@ class Tombstones:
     def _forget_first(
         self, connection: Connection, which: ColumnElement[bool], limit: int
     ) -> int:
-        query = select(tombstones.c.id).where(which).order_by(*_ended).limit(limit)
+        query = select(*_ended).where(which).order_by(*_ended).limit(limit)
+        parts = self._dialect.heads(query, tombstones.c.shard).c
+        query = select(parts.id).order_by(parts.completed_at, parts.id).limit(limit)
         found = self._dialect.past_locks(
             connection, lambda each: each.execute(query).scalars().all()
         )

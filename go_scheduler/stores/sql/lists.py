@@ -310,11 +310,17 @@ def ended_as(state: State) -> ColumnElement[bool]:
 
 
 def ended_first(
-    state: State, where: Filter, *, after: Position | None, scan_limit: int
+    dialect: Dialect,
+    state: State,
+    where: Filter,
+    *,
+    after: Position | None,
+    scan_limit: int,
 ) -> Select[Any]:
     """What ended in one way, those that ended last first, and how far it was looked.
 
     Args:
+        dialect: The engine's own words.
         state: How they ended.
         where: Of which queues and owners they are.
         after: They come after this.
@@ -324,7 +330,7 @@ def ended_first(
     """
     # As a number, so that every plan knows how few it is.
     few: ColumnElement[int] = literal_column(f"{scan_limit:d}")
-    some = _latest_ended(state, after).limit(few).subquery()
+    some = _latest_ended(dialect, state, after, few).subquery()
     theirs = are_of(some, where.queues, where.owners)
     is_theirs = and_(some.c.outcome == state.value, *theirs)
     return (
@@ -336,20 +342,21 @@ def ended_first(
     )
 
 
-def _latest_ended(state: State, after: Position | None) -> Select[Any]:
+def _latest_ended(
+    dialect: Dialect, state: State, after: Position | None, few: ColumnElement[int]
+) -> Select[Any]:
     """What ended last of what an index has beside those with this outcome."""
-    order = (_column.completed_at.desc(), _column.id.desc())
     query = select(
-        _column.id,
-        _column.completed_at,
-        _column.outcome,
-        _column.definition_key,
-        func.row_number().over(order_by=order).label("place"),
+        _column.id, _column.completed_at, _column.outcome, _column.definition_key
     )
     query = query.where(ended_as(state))
     if after is not None:
         query = query.where(comes_after(after, Order.END, descending=True))
-    return query.order_by(*order)
+    query = query.order_by(_column.completed_at.desc(), _column.id.desc()).limit(few)
+    found = dialect.heads(query, _column.shard)
+    order = (found.c.completed_at.desc(), found.c.id.desc())
+    place = func.row_number().over(order_by=order).label("place")
+    return select(found, place).order_by(*order).limit(few)
 
 
 _definition = definitions.c

@@ -83,6 +83,26 @@ def of_shard(shard: object, shards: int) -> str:
     return f"shard = {shard} AND " if shards > 1 else ""
 
 
+def heads(part: str, order: str, shards: int) -> str:
+    """The first rows in the order of an index, as many as ``:limit`` says.
+
+    Args:
+        part: What they are selected by; ``{shard}`` stands for the condition of a part.
+        order: The column that comes behind the shard in the index.
+        shards: How many parts the index has. Each is read by itself: no planner may be
+            left to find out that none has to be read further.
+    """
+    ending = f"\n   ORDER BY {order} LIMIT :limit"
+    if shards == 1:
+        return f"{part.format(shard='')}{ending}"
+    conditions = [of_shard(shard, shards) for shard in range(shards)]
+    every = "\n  UNION ALL ".join(
+        f"SELECT * FROM ({part.format(shard=each)}{ending}) AS part"
+        for each in conditions
+    )
+    return f"SELECT * FROM ({every}) AS parts{ending}"
+
+
 _TYPES = {
     **{each.name: each.type for each in (*definitions.c, *instances.c, *nodes.c)},
     **{f"d_{each.name}": each.type for each in definitions.c},

@@ -36,6 +36,7 @@ from sqlalchemy import (
     select,
     text,
     true,
+    union_all,
 )
 from sqlalchemy.dialects.postgresql import JSONB
 
@@ -54,7 +55,7 @@ if TYPE_CHECKING:
     from datetime import datetime, timedelta
     from uuid import UUID
 
-    from sqlalchemy import ColumnElement, Connection, Row, Select
+    from sqlalchemy import ColumnElement, Connection, Row, Select, Subquery
     from sqlalchemy.dialects.postgresql import Insert as PostgreSQLInsert
     from sqlalchemy.dialects.sqlite import Insert as SQLiteInsert
 
@@ -244,6 +245,7 @@ tombstones = Table(
     "task_tombstones",
     metadata,
     Column("id", Id, primary_key=True),
+    Column("shard", SmallInteger, nullable=False, server_default=_ZERO),
     Column("trigger_kind", Text, nullable=False),
     Column("trigger_state", Text, nullable=False),
     Column("revision", BigInteger, nullable=False),
@@ -268,8 +270,6 @@ nodes = Table(
     Column("lease", BigInteger),
     # Whether it takes nothing more.
     Column("stopping", Boolean, nullable=False, server_default=_NO),
-    # For nodes that fire nothing, of which there are none yet.
-    Column("fires", Boolean),
 )
 
 stats = Table(
@@ -384,7 +384,7 @@ _SHARDED, _NOT_SHARDED, _SERVERS = _ALL[:1], _ALL[1:], _ALL[:2]
 def _index(  # type: ignore[no-untyped-def]
     name: str,
     *columns: Column[object],
-    where: object,
+    where: object = None,
     unique: bool = False,
     on: Collection[str] = _ALL,
 ):
@@ -400,32 +400,39 @@ def _index(  # type: ignore[no-untyped-def]
     return index.ddl_if(dialect=tuple(on))
 
 
+def _indexes(name: str, *columns: Column[object], where: object = None) -> list[Index]:
+    """One that has the shard among its columns, and one without it for the others."""
+    others = [each for each in columns if each.name != "shard"]
+    return [
+        _index(name, *columns, where=where, on=_SHARDED),
+        _index(name, *others, where=where, on=_NOT_SHARDED),
+    ]
+
+
 def is_on(index: Index, engine: str) -> bool:
     """Whether an engine has an index, by its name for SQLAlchemy."""
     return engine in index.info.get("on", _ALL)
 
 
-_of, _made = definitions.c, instances.c
+_of, _made, _gone = definitions.c, instances.c, tombstones.c
+_end = (_made.shard, _made.completed_at)
 indexes = (
     _index("task_definitions_id_key", _of.id, where=_is_live, unique=True),
-    _index(
+    *_indexes(
         "task_definitions_due_idx",
-        _of.shard,
-        _of.next_fire_time,
-        _of.id,
+        *(_of.shard, _of.next_fire_time, _of.id),
         where=_is_due,
-        on=_SHARDED,
     ),
-    _index(
-        "task_definitions_due_idx",
-        _of.next_fire_time,
-        _of.id,
-        where=_is_due,
-        on=_NOT_SHARDED,
-    ),
+    # It is short, so it has no shards.
     _index("task_definitions_late_idx", _of.next_fire_time, _of.id, where=_is_late),
-    _index("task_definitions_completed_idx", _of.completed_at, where=_is_completed),
-    _index("task_definitions_deleted_idx", _of.deleted_at, where=_is_deleted),
+    *_indexes(
+        "task_definitions_completed_idx",
+        *(_of.shard, _of.completed_at),
+        where=_is_completed,
+    ),
+    *_indexes(
+        "task_definitions_deleted_idx", *(_of.shard, _of.deleted_at), where=_is_deleted
+    ),
     _index("task_definitions_former_idx", _of.id, where=_is_deleted),
     _index("task_definitions_owner_idx", _of.owner, _of.id, where=_is_owned),
     # SQLite, which has no statistics, would take it where nearly all are in one queue,
@@ -437,24 +444,10 @@ indexes = (
         where=_is_listed,
         on=_SERVERS,
     ),
-    _index(
+    *_indexes(
         "task_instances_claimable_idx",
-        _made.queue,
-        _made.priority,
-        _made.shard,
-        _made.claimable_at,
-        _made.due_at,
+        *(_made.queue, _made.priority, _made.shard, _made.claimable_at, _made.due_at),
         where=_is_claimable,
-        on=_SHARDED,
-    ),
-    _index(
-        "task_instances_claimable_idx",
-        _made.queue,
-        _made.priority,
-        _made.claimable_at,
-        _made.due_at,
-        where=_is_claimable,
-        on=_NOT_SHARDED,
     ),
     _index(
         "task_instances_parked_idx",
@@ -471,33 +464,17 @@ indexes = (
         _made.execute_at,
         where=_is_undecided,
     ),
-    _index(
+    *_indexes(
         "task_instances_lease_idx",
-        _made.shard,
-        _made.expires_at,
-        _made.queue,
+        *(_made.shard, _made.expires_at, _made.queue),
         where=_may_lapse,
-        on=_SHARDED,
-    ),
-    _index(
-        "task_instances_lease_idx",
-        _made.expires_at,
-        _made.queue,
-        where=_may_lapse,
-        on=_NOT_SHARDED,
     ),
     _index("task_instances_open_idx", _made.definition_key, where=_is_open),
-    _index("task_instances_ended_idx", _made.completed_at, where=_has_ended),
-    _index(
-        "task_instances_failed_idx", _made.completed_at, _made.id, where=_has_failed
-    ),
+    *_indexes("task_instances_ended_idx", *_end, where=_has_ended),
+    *_indexes("task_instances_failed_idx", *_end, _made.id, where=_has_failed),
     # Commonly few among many that are completed.
-    _index(
-        "task_instances_unrun_idx",
-        _made.outcome,
-        _made.completed_at,
-        _made.id,
-        where=_ended_unrun,
+    *_indexes(
+        "task_instances_unrun_idx", _made.outcome, *_end, _made.id, where=_ended_unrun
     ),
     _index(
         "task_instances_key_key",
@@ -515,7 +492,9 @@ indexes = (
         where=_is_debounced,
         unique=True,
     ),
-    Index("task_tombstones_completed_idx", tombstones.c.completed_at, tombstones.c.id),
+    *_indexes(
+        "task_tombstones_completed_idx", _gone.shard, _gone.completed_at, _gone.id
+    ),
 )
 
 
@@ -586,6 +565,11 @@ class Dialect(ABC):
         if self.shards == 1:
             return [true()]
         return [shard == number for number in range(self.shards)]
+
+    def heads(self, query: Select[Any], shard: ColumnElement[Any]) -> Subquery:
+        """What a query with an order and a limit has in each part of such an index."""
+        parts = (query.where(part).subquery() for part in self.parts(shard))
+        return union_all(*map(select, parts)).subquery()
 
     @abstractmethod
     def now(self, connection: Connection) -> datetime:

@@ -101,7 +101,9 @@ class SQLReads(ReadStore):
         self, where: Filter, after: Position | None, limit: int, scan_limit: int
     ) -> Page[TaskInstance]:
         [state] = where.states or ()
-        query = ended_first(state, where, after=after, scan_limit=scan_limit)
+        query = ended_first(
+            self._dialect, state, where, after=after, scan_limit=scan_limit
+        )
         query = query.limit(limit)
         rows = self._list(lambda connection: connection.execute(query).all())
         ids = [row.id for row in rows if row.is_theirs]

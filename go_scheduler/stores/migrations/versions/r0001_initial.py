@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from alembic.operations import Operations
     from sqlalchemy.schema import SchemaItem
 
-revision = "2026.11.29a"
+revision = "2026.11.29b"
 down_revision = None
 
 _TIME = TIMESTAMP(timezone=True).with_variant(BigInteger(), "sqlite")
@@ -40,7 +40,8 @@ def upgrade(op: Operations) -> None:
     _create_tables_of_the_whole(op)
     _index_definitions(op)
     _index_instances(op)
-    _create_index(op, "task_tombstones", "completed_idx", ["completed_at", "id"])
+    in_turn = [*_shards(op), "completed_at", "id"]
+    _create_index(op, "task_tombstones", "completed_idx", in_turn)
 
 
 def _create_definitions(op: Operations) -> None:
@@ -97,6 +98,7 @@ def _create_tables_beside_definitions(op: Operations) -> None:
         op,
         "task_tombstones",
         Column("id", Uuid(), primary_key=True),
+        Column("shard", SmallInteger(), nullable=False, server_default=text("0")),
         Column("trigger_kind", Text(), nullable=False),
         Column("trigger_state", Text(), nullable=False),
         Column("revision", BigInteger(), nullable=False),
@@ -194,7 +196,6 @@ def _create_tables_of_nodes(op: Operations) -> None:
         Column("version", Text()),
         Column("lease", BigInteger()),
         Column("stopping", Boolean(), nullable=False, server_default=false()),
-        Column("fires", Boolean()),
     )
     _create_table(
         op,
@@ -278,13 +279,13 @@ def _index_definitions(op: Operations) -> None:
     due = "next_fire_time IS NOT NULL AND NOT paused"
     in_time, late = f"{due} AND NOT late", f"{due} AND late"
     over, owned = "completed_at IS NOT NULL", f"owner IS NOT NULL AND {live}"
-    in_turn = ["next_fire_time", "id"]
-    due_in_turn = [*_shards(op), *in_turn]
+    shards = _shards(op)
+    in_turn = [*shards, "next_fire_time", "id"]
     _create_index(op, table, "id_key", ["id"], where=live, unique=True)
-    _create_index(op, table, "due_idx", due_in_turn, where=in_time)
+    _create_index(op, table, "due_idx", in_turn, where=in_time)
     _create_index(op, table, "late_idx", in_turn, where=late)
-    _create_index(op, table, "completed_idx", ["completed_at"], where=over)
-    _create_index(op, table, "deleted_idx", ["deleted_at"], where=deleted)
+    _create_index(op, table, "completed_idx", [*shards, "completed_at"], where=over)
+    _create_index(op, table, "deleted_idx", [*shards, "deleted_at"], where=deleted)
     _create_index(op, table, "former_idx", ["id"], where=deleted)
     _create_index(op, table, "owner_idx", ["owner", "id"], where=owned)
     labelled = f"label IS NOT NULL AND {live}"
@@ -304,7 +305,8 @@ def _index_definitions(op: Operations) -> None:
 
 def _index_instances(op: Operations) -> None:
     table = "task_instances"
-    claimable = ["queue", "priority", *_shards(op), "claimable_at", "due_at"]
+    shards = _shards(op)
+    claimable = ["queue", "priority", *shards, "claimable_at", "due_at"]
     parked = "parked AND NOT frozen"
     in_turn = ["due_at", "execute_at"]
     claimed = "claimed_by IS NOT NULL AND completed_at IS NULL AND NOT frozen"
@@ -313,18 +315,18 @@ def _index_instances(op: Operations) -> None:
     ended, failed = f"{over} AND outcome <> 'failed'", f"{over} AND outcome = 'failed'"
     in_line, keyed = "claimable_at IS NOT NULL", "key IS NOT NULL"
     of_key = ["definition_key", "key"]
-    by_expiry = [*_shards(op), "expires_at", "queue"]
+    by_expiry = [*shards, "expires_at", "queue"]
+    by_end = [*shards, "completed_at"]
     _create_index(op, table, "claimable_idx", claimable, where=in_line)
     _create_index(op, table, "parked_idx", ["slot", "priority", *in_turn], where=parked)
     undecided = f"{parked} AND overlap IS NOT NULL"
     _create_index(op, table, "undecided_idx", ["slot", *in_turn], where=undecided)
     _create_index(op, table, "lease_idx", by_expiry, where=claimed)
     _create_index(op, table, "open_idx", ["definition_key"], where=is_open)
-    _create_index(op, table, "ended_idx", ["completed_at"], where=ended)
-    _create_index(op, table, "failed_idx", ["completed_at", "id"], where=failed)
+    _create_index(op, table, "ended_idx", by_end, where=ended)
+    _create_index(op, table, "failed_idx", [*by_end, "id"], where=failed)
     unrun = f"{over} AND outcome IN ('cancelled', 'skipped')"
-    by_end = ["outcome", "completed_at", "id"]
-    _create_index(op, table, "unrun_idx", by_end, where=unrun)
+    _create_index(op, table, "unrun_idx", ["outcome", *by_end, "id"], where=unrun)
     _create_index(op, table, "key_key", of_key, where=keyed, unique=True)
     of_debounce = ["definition_key", "debounce_key"]
     debounced = "debounce_key IS NOT NULL AND completed_at IS NULL"
@@ -336,6 +338,11 @@ def _shards(op: Operations) -> list[str]:
 
 
 def _create_table(op: Operations, name: str, *items: SchemaItem) -> None:
+    columns = {each.name for each in items if isinstance(each, Column)}
+    if "shard" in columns and _shards(op):
+        # By it the planner makes of a scan without a shard one for each.
+        among = f"shard IN ({', '.join(map(str, range(16)))})"
+        items = (*items, CheckConstraint(among, name=f"{name}_shard_check"))
     op.create_table(name, *items, if_not_exists=True)
 
 
