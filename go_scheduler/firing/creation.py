@@ -10,7 +10,7 @@ from go_scheduler.events.event_bus import LOG_ALONE, Events
 from go_scheduler.firing.definition_scheduler import (
     DefinitionScheduler,
     furthest,
-    longest_pause,
+    longest_between_looks,
     tell_fired,
 )
 from go_scheduler.firing.planner import Guard, Planner
@@ -89,7 +89,7 @@ class Creation:
         self._scheduling = ticker(
             "definition scheduler",
             self._definitions.tick,
-            interval=longest_pause(settings.schedule_window),
+            interval=longest_between_looks(settings.schedule_window),
         )
         watching = ticker("zone watch", zones.tick, interval=None)
         self.tickers = [self._scheduling, watching]

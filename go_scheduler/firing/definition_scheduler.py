@@ -82,7 +82,7 @@ Run: TypeAlias = "Callable[[Sequence[Firing], Callable[[Fired], None]], Fired | 
 _Key: TypeAlias = "tuple[int, int | None]"
 
 
-def longest_pause(window: timedelta) -> timedelta:
+def longest_between_looks(window: timedelta) -> timedelta:
     """How long to look for nothing: so that what a hint leaves out is found in time.
 
     Half of a long window; a whole one of a second or less, for one look fewer a second.
@@ -135,7 +135,7 @@ class DefinitionScheduler:
         self._clock = clock
         self._planner = planner
         self._pace = Pace(furthest(settings))
-        self._interval = longest_pause(settings.schedule_window)
+        self._interval = longest_between_looks(settings.schedule_window)
         self._runner_window = settings.runner_window
         self._shares = shares
         self._created = created

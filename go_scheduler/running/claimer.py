@@ -34,7 +34,7 @@ _BATCH = 500
 _SMALL_BATCH = 100
 
 
-def longest_pause(pace: Pace) -> timedelta:
+def longest_between_claims(pace: Pace) -> timedelta:
     """How long claims may pause: what was put by then for later is found in time."""
     return pace.window * 3 / 4
 
@@ -68,7 +68,7 @@ class Subscription:
         self._takeover = takeover
         self._clock = state.clock
         self._pause = state.pace.window / 2
-        self._longest_pause = longest_pause(state.pace)
+        self._longest_pause = longest_between_claims(state.pace)
         self.claimed_at = ZERO
         self._claim_at = ZERO
         self._take_over_at = ZERO
@@ -235,7 +235,7 @@ class Claimer:
         self._arrivals = arrivals
         self._takeover = takeover
         self._unanswered = unanswered
-        self._longest_pause = longest_pause(self._pace)
+        self._longest_pause = longest_between_claims(self._pace)
         # Replaced as a whole: other threads add and remove.
         self._subscriptions: tuple[Subscription, ...] = ()
         self.ticker = Ticker(
