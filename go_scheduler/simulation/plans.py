@@ -11,12 +11,7 @@ from go_scheduler.errors import ConfigurationError
 from go_scheduler.formatting import shown
 from go_scheduler.json import is_same
 from go_scheduler.models import TaskDefinition
-from go_scheduler.stores.rules import (
-    Declaration,
-    Removed,
-    check_owners,
-    was_removed,
-)
+from go_scheduler.stores import rules
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -64,7 +59,7 @@ class Plan:
     added: tuple[TaskDefinition, ...]
     changed: tuple[Change, ...]
     removed: tuple[TaskDefinition, ...]
-    removal: Removed
+    removal: rules.Removed
     unchanged: tuple[TaskDefinition, ...]
     refused: tuple[str, ...]
 
@@ -80,7 +75,7 @@ def compare(
     stored: Iterable[TaskDefinition],
     *,
     owner: str,
-    removed: Removed = "delete",
+    removed: rules.Removed = "delete",
     adopt: bool = False,
 ) -> Plan:
     """Compare a declared set with stored definitions.
@@ -96,7 +91,7 @@ def compare(
         ConfigurationError: An argument is wrong.
     """
     owner = check_name("owner", owner)
-    if removed not in get_args(Removed):
+    if removed not in get_args(rules.Removed):
         raise ConfigurationError(
             f"removed must be 'delete', 'pause' or 'keep', not {shown(removed)}"
         )
@@ -123,7 +118,9 @@ def compare(
         removed=tuple(
             each
             for each in known.values()
-            if each.owner == owner and each.id not in given and not was_removed(each)
+            if each.owner == owner
+            and each.id not in given
+            and not rules.was_removed(each)
         ),
         removal=removed,
         unchanged=tuple(unchanged),
@@ -136,7 +133,7 @@ def plan(
     definitions: Iterable[TaskDefinition],
     *,
     owner: str,
-    removed: Removed = "delete",
+    removed: rules.Removed = "delete",
     adopt: bool = False,
 ) -> Plan:
     """What ``client.declare`` would change, without changing anything.
@@ -194,9 +191,9 @@ def _by_id(declared: Iterable[TaskDefinition]) -> Mapping[UUID, TaskDefinition]:
 def _refusal(
     old: TaskDefinition, new: TaskDefinition, owner: str, *, adopt: bool
 ) -> str | None:
-    declaration = Declaration(owner=owner, definitions=[new], adopts=adopt)
+    declaration = rules.Declaration(owner=owner, definitions=[new], adopts=adopt)
     try:
-        check_owners(declaration, {old.id: old})
+        rules.check_owners(declaration, {old.id: old})
     except ConfigurationError as error:
         return str(error)
     return None
@@ -204,7 +201,7 @@ def _refusal(
 
 def _differing(old: TaskDefinition, new: TaskDefinition, owner: str) -> tuple[str, ...]:
     found = [name for name in _FIELDS if not _is_equal(old, new, name)]
-    if was_removed(old):
+    if rules.was_removed(old):
         found.append("paused")
     if old.owner != owner:
         found.append("owner")

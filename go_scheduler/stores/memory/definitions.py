@@ -7,32 +7,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from go_scheduler.models import Outcome, Skipped
 from go_scheduler.models.values import changed
+from go_scheduler.stores import rules
 from go_scheduler.stores.base import DefinitionStore
 from go_scheduler.stores.memory.rows import StoredDefinition, StoredInstance
 from go_scheduler.stores.messages import Fired, Put
-from go_scheduler.stores.rules import (
-    EDITED,
-    Declared,
-    SetVersion,
-    check_each_once,
-    check_owners,
-    check_revision,
-    created,
-    edited,
-    ended_before,
-    exclusion_of,
-    fired,
-    goes_on,
-    is_outdated,
-    is_over,
-    kept,
-    next_revision,
-    removal_note,
-    rescheduled,
-    resumed,
-    unfired,
-    was_removed,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence, Set
@@ -61,7 +39,7 @@ class MemoryDefinitions(DefinitionStore):
         claimant: Claimant | None = None,
     ) -> Put:
         """Insert each definition, or replace the one with its id."""
-        check_each_once(definitions)
+        rules.check_each_once(definitions)
         with self._lock:
             now, tables = self._time(), self._tables
             plans = [_plan(each, tables) for each in definitions]
@@ -77,28 +55,30 @@ class MemoryDefinitions(DefinitionStore):
             start_new(made, tables, claimant, now)
             return Put(definitions=put, started=[row.view() for row in made])
 
-    def declare_definitions(self, declaration: Declaration) -> Declared:
+    def declare_definitions(self, declaration: Declaration) -> rules.Declared:
         """Let an owner have exactly the definitions of a declaration."""
-        check_each_once(declaration.definitions)
+        rules.check_each_once(declaration.definitions)
         owner, version = declaration.owner, declaration.version
         with self._lock:
             now, tables = self._time(), self._tables
             last = tables.sets.get(owner)
-            if last is not None and is_outdated(version, last.version):
-                return Declared(outdated_by=last.version)
+            if last is not None and rules.is_outdated(version, last.version):
+                return rules.Declared(outdated_by=last.version)
             ids = {each.id for each in declaration.definitions}
             found = tables.find_definitions(ids)
-            check_owners(declaration, {of.definition.id: of.definition for of in found})
+            rules.check_owners(
+                declaration, {of.definition.id: of.definition for of in found}
+            )
             plans = [_plan(each, tables) for each in declaration.definitions]
             # Nothing is refused from here on.
-            tables.sets[owner] = SetVersion(
+            tables.sets[owner] = rules.SetVersion(
                 owner=owner, version=version, declared_at=now
             )
-            again = [of for of in found if was_removed(of.definition)]
+            again = [of for of in found if rules.was_removed(of.definition)]
             put = [_put(plan, tables, now, owner=owner) for plan in plans]
             for of in again:
                 _resume(of, tables, now)
-            resumed = {of.definition.id: of.definition for of in again}
+            back = {of.definition.id: of.definition for of in again}
             gone = [
                 of
                 for of in tables.definitions.values()
@@ -110,10 +90,10 @@ class MemoryDefinitions(DefinitionStore):
             pauses = declaration.removed == "pause"
             paused = [of for of in gone if pauses and not of.definition.paused]
             for of in paused:
-                _pause(of, removal_note(owner), tables, now)
-            return Declared(
-                definitions=[resumed.get(each.id, each) for each in put],
-                resumed=list(resumed.values()),
+                _pause(of, rules.removal_note(owner), tables, now)
+            return rules.Declared(
+                definitions=[back.get(each.id, each) for each in put],
+                resumed=list(back.values()),
                 deleted={of.definition.id for of in deleted},
                 paused=[of.definition for of in paused],
             )
@@ -214,11 +194,11 @@ def _plan(new: TaskDefinition, tables: Tables) -> _Plan:
     of = tables.definitions.get(new.id.int)
     if of is not None:
         old = of.definition
-        check_revision(new, old)
-        return _Plan(new, of, equal=new.is_same(old), goes_on=goes_on(old, new))
+        rules.check_revision(new, old)
+        return _Plan(new, of, equal=new.is_same(old), goes_on=rules.goes_on(old, new))
     remembered = tables.tombstones.get(new.id.int) if new.named else None
-    check_revision(new, remembered)
-    return _Plan(new, None, over=remembered if is_over(new, remembered) else None)
+    rules.check_revision(new, remembered)
+    return _Plan(new, None, over=remembered if rules.is_over(new, remembered) else None)
 
 
 def _put(
@@ -227,32 +207,32 @@ def _put(
     """Insert or replace a definition as planned; an owner declares it."""
     new, of = plan.new, plan.of
     if plan.over is not None:
-        return ended_before(new, plan.over)
+        return rules.ended_before(new, plan.over)
     if of is None:
         if new.named:
             tables.forget(new.id.int)
-        stored = created(new, now, revision=tables.first_revision, owner=owner)
+        stored = rules.created(new, now, revision=tables.first_revision, owner=owner)
         tables.add_definition(StoredDefinition(stored))
         return stored
     if plan.equal:
-        of.definition = kept(of.definition, new, owner=owner)
+        of.definition = rules.kept(of.definition, new, owner=owner)
     elif plan.goes_on:
         if new.jitter != of.definition.jitter:
             _take_back(of, tables, now)
-        _edit(of, edited(of.definition, new, owner=owner), tables)
+        _edit(of, rules.edited(of.definition, new, owner=owner), tables)
     else:
         _discard(of, tables, now)
-        if (skipped := unfired(of.definition, now)) is not None:
+        if (skipped := rules.unfired(of.definition, now)) is not None:
             _record(of, skipped, tables, now)
         _note_begun(of, new, now)
-        _edit(of, rescheduled(of.definition, new, now, owner=owner), tables)
+        _edit(of, rules.rescheduled(of.definition, new, now, owner=owner), tables)
     return of.definition
 
 
 def _edit(of: StoredDefinition, new: TaskDefinition, tables: Tables) -> None:
     """Replace a definition, and what its open instances have of it."""
     old = of.definition
-    excludes_the_same = exclusion_of(new) == exclusion_of(old)
+    excludes_the_same = rules.exclusion_of(new) == rules.exclusion_of(old)
     with tables.relisted(of) as rows:
         tables.replace(of, new)
         for row in rows:
@@ -294,7 +274,7 @@ def _discard(of: StoredDefinition, tables: Tables, now: datetime) -> None:
         tables.end(row, Outcome.SKIPPED, now)
         row.claimed_by = None
         row.forget_worker()
-        row.skipped = Skipped.itself(row.fire_time, EDITED)
+        row.skipped = Skipped.itself(row.fire_time, rules.EDITED)
         # The fire time is free for the new trigger.
         of.instances[row.id] = of.instances.pop(row.fire_time)
         row.fire_time = None
@@ -329,7 +309,7 @@ def _pause(
         of.definition = changed(of.definition, note=note)
         return
     _take_back(of, tables, now)
-    revision = next_revision(of.definition)
+    revision = rules.next_revision(of.definition)
     with tables.relisted(of) as rows:
         for row in rows:
             if row.is_claimed:
@@ -343,7 +323,7 @@ def _resume(of: StoredDefinition, tables: Tables, now: datetime) -> None:
     """End a definition's pause, if it is paused."""
     if of.definition.paused:
         with tables.relisted(of) as rows:
-            tables.replace(of, resumed(of.definition, now))
+            tables.replace(of, rules.resumed(of.definition, now))
             for row in rows:
                 if row.expires_at is not None:
                     row.expires_at = max(row.expires_at, now)
@@ -388,7 +368,7 @@ def _fire(
             row = StoredInstance(tables.new_id(), of, fire_time, at, at, created_at=now)
             tables.add(row)
             made.append(row)
-    tables.replace(of, fired(stored, firing.next_fire_time, now))
+    tables.replace(of, rules.fired(stored, firing.next_fire_time, now))
     return made
 
 

@@ -9,20 +9,11 @@ from go_scheduler.errors import TaskDefinitionNotFoundError
 from go_scheduler.json import read_frozen
 from go_scheduler.models import Cancelled, Outcome, Skipped, Stage
 from go_scheduler.models.instance import step_of
+from go_scheduler.stores import rules
 from go_scheduler.stores.base import ByHandStore, InstanceStore, may_start
 from go_scheduler.stores.memory.definitions import start_new
 from go_scheduler.stores.memory.rows import StoredInstance, in_turn
 from go_scheduler.stores.messages import Answer, Reviewed
-from go_scheduler.stores.rules import (
-    FULL,
-    REPLACED,
-    check_is_as_read,
-    dropped,
-    fate_of,
-    run_end,
-    silence_of,
-    with_silences,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence, Set
@@ -77,7 +68,7 @@ class MemoryInstances(ByHandStore, InstanceStore):
                     row.own_trace_context = each.trace_context
                     tables.add(row)
                     if each.id in beyond:
-                        reason = FULL % of.definition.max_queue
+                        reason = rules.FULL % of.definition.max_queue
                         row.skipped = Skipped.itself(at, reason)
                         tables.end(row, Outcome.SKIPPED, now)
                 rows.append(row)
@@ -102,7 +93,7 @@ class MemoryInstances(ByHandStore, InstanceStore):
             of = tables.definitions.get(definition.id.int)
             if of is None:
                 raise TaskDefinitionNotFoundError(definition.id)
-            check_is_as_read(definition, of.definition.revision)
+            rules.check_is_as_read(definition, of.definition.revision)
             done = []
             for at in fire_times:
                 row = of.instances.get(at)
@@ -146,7 +137,7 @@ class MemoryInstances(ByHandStore, InstanceStore):
             if lapsed is not None and now <= deadline:
                 rows = tables.leases.take(queues, now - lapsed, limit)
             silent = {
-                row.id: silence_of(
+                row.id: rules.silence_of(
                     row.started_at,
                     accepted_at=row.accepted_at,
                     start_by=row.start_by,
@@ -161,7 +152,7 @@ class MemoryInstances(ByHandStore, InstanceStore):
                 if row.due_at <= started_until and row.slot is None:
                     row.start(claimant, now)
                 tables.enter(row)
-            return with_silences([row.view() for row in rows], silent)
+            return rules.with_silences([row.view() for row in rows], silent)
 
     def start_instances(
         self, claimant: Claimant, claims: Sequence[Claim]
@@ -283,12 +274,12 @@ class MemoryInstances(ByHandStore, InstanceStore):
                 # One that was replaced a moment ago may have left the slot to nobody.
                 runs = holder is not None and holder.of is row.of
                 waiting = {each.id: each for each in slots.waiting(row)}
-                fate = fate_of(
+                fate = rules.fate_of(
                     row.overlap,
                     runs=runs or _has_met(row, tables),
                     waiting=list(waiting),
                 )
-                ends = [(waiting[each], REPLACED) for each in fate.replaced]
+                ends = [(waiting[each], rules.REPLACED) for each in fate.replaced]
                 if fate.reason is not None:
                     ends.append((row, fate.reason))
                 else:
@@ -335,7 +326,7 @@ def _beyond(
         return ()
     known = {each.id for each in additions if _known(of, each, tables)}
     waiting = sum(row.is_waiting for row in of.instances.values())
-    return dropped(of.definition, additions, known=known, waiting=waiting)
+    return rules.dropped(of.definition, additions, known=known, waiting=waiting)
 
 
 def _is_others(row: StoredInstance, renewal: Renewal) -> bool:
@@ -399,7 +390,7 @@ def _finish(outcome: RunOutcome, tables: Tables, now: datetime) -> bool:
         row.runs -= row.is_running
     if outcome.is_kept:
         row.started_at = outcome.started_at
-        row.keep_run(run_end(outcome), outcome.error, now)
+        row.keep_run(rules.run_end(outcome), outcome.error, now)
     if outcome.hung:
         row.hangs += 1
     elif outcome.outcome is None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID, uuid4
 
 from go_scheduler.errors import StoreUnavailableError
+from go_scheduler.stores import rules
 from go_scheduler.stores.base import DefinitionStore
 from go_scheduler.stores.hints import SOON
 from go_scheduler.stores.messages import Fired, Put
@@ -20,24 +21,6 @@ from go_scheduler.stores.redis.rows import (
     read_tombstone,
     time_text,
     write_definition,
-)
-from go_scheduler.stores.rules import (
-    EDITED,
-    Declared,
-    check_each_once,
-    check_owners,
-    check_revision,
-    created,
-    edited,
-    ended_before,
-    goes_on,
-    is_outdated,
-    is_over,
-    kept,
-    removal_note,
-    rescheduled,
-    unfired,
-    was_removed,
 )
 
 if TYPE_CHECKING:
@@ -67,7 +50,7 @@ class RedisDefinitions(RedisCalls, DefinitionStore):
         claimant: Claimant | None = None,
     ) -> Put:
         """Insert each definition, or replace the one with its id."""
-        check_each_once(definitions)
+        rules.check_each_once(definitions)
         if not definitions:
             return Put(definitions=[])
         first = {each.definition.id.hex: _firing(each) for each in firings}
@@ -79,7 +62,7 @@ class RedisDefinitions(RedisCalls, DefinitionStore):
                 plans=[_plan(new, found) for new in definitions],
                 firings=first if claimant else {},
                 claimant=claimant,
-                edited=EDITED,
+                edited=rules.EDITED,
                 soon=SOON,
             )
             if answer is not None:
@@ -90,16 +73,16 @@ class RedisDefinitions(RedisCalls, DefinitionStore):
                 )
         raise _overtaken()
 
-    def declare_definitions(self, declaration: Declaration) -> Declared:
+    def declare_definitions(self, declaration: Declaration) -> rules.Declared:
         """Let an owner have exactly the definitions of a declaration."""
         owner, given = declaration.owner, declaration.definitions
-        check_each_once(given)
+        rules.check_each_once(given)
         for _ in range(_TRIES):
             found = self._find(given, owner)
             last = None if found.set is None else json.loads(found.set)["version"]
-            if is_outdated(declaration.version, last):
-                return Declared(outdated_by=last)
-            check_owners(declaration, found.stored)
+            if rules.is_outdated(declaration.version, last):
+                return rules.Declared(outdated_by=last)
+            rules.check_owners(declaration, found.stored)
             answer = self._run(
                 "declare_definitions",
                 now=found.now,
@@ -110,13 +93,13 @@ class RedisDefinitions(RedisCalls, DefinitionStore):
                     {"version": declaration.version, "declared_at": found.now}
                 ),
                 removed=declaration.removed,
-                note=removal_note(owner),
-                edited=EDITED,
+                note=rules.removal_note(owner),
+                edited=rules.EDITED,
                 soon=SOON,
             )
             if answer is not None:
                 put, resumed, deleted, paused = answer
-                return Declared(
+                return rules.Declared(
                     definitions=self._as_put(given, put, found),
                     resumed=self._reader.definitions(resumed),
                     deleted=set(read_ids(deleted)),
@@ -146,7 +129,7 @@ class RedisDefinitions(RedisCalls, DefinitionStore):
         self, given: Sequence[TaskDefinition], answer: Sequence[Any], found: _Found
     ) -> list[TaskDefinition]:
         return [
-            ended_before(new, found.remembered[new.id])
+            rules.ended_before(new, found.remembered[new.id])
             if view is None
             else self._reader.definition(view)
             for new, view in zip(given, answer, strict=True)
@@ -244,30 +227,30 @@ def _plan(
     stored, now = found.stored.get(new.id), given_time(found.now)
     if stored is None:
         remembered = found.remembered.get(new.id) if new.named else None
-        check_revision(new, remembered)
+        rules.check_revision(new, remembered)
         plan: dict[str, Any] = {"id": new.id, "looked": new.named}
         if remembered is not None:
             plan["remembered"] = str(remembered.revision)
-        if is_over(new, remembered):
+        if rules.is_over(new, remembered):
             return {**plan, "action": "over"}
-        put = created(new, now, revision=1, owner=owner)
+        put = rules.created(new, now, revision=1, owner=owner)
         return {**plan, "action": "new", "values": write_definition(put)}
-    check_revision(new, stored)
+    rules.check_revision(new, stored)
     plan = fields_of(stored, "id", "revision", "next_fire_time", "owner", "note")
-    plan["resumes"] = owner is not None and was_removed(stored)
+    plan["resumes"] = owner is not None and rules.was_removed(stored)
     if new.is_same(stored):
-        same = kept(stored, new, owner=owner)
+        same = rules.kept(stored, new, owner=owner)
         owned = {"named": "1" if same.named else None, "owner": same.owner}
         return {**plan, "action": "kept", "values": present(owned)}
-    if goes_on(stored, new):
-        values = write_definition(edited(stored, new, owner=owner))
+    if rules.goes_on(stored, new):
+        values = write_definition(rules.edited(stored, new, owner=owner))
         # Somebody may fire it meanwhile.
         values = {name: values[name] for name in values.keys() - TIMES}
         takes_back = new.jitter != stored.jitter
         return {**plan, "action": "edited", "values": values, "takes_back": takes_back}
-    if (skipped := unfired(stored, now)) is not None:
+    if (skipped := rules.unfired(stored, now)) is not None:
         plan["skipped"] = _record(skipped)
-    put = rescheduled(stored, new, now, owner=owner)
+    put = rules.rescheduled(stored, new, now, owner=owner)
     # What is overdue goes back on purpose.
     plan |= {"action": "rescheduled", "goes_back": put.overdue}
     return {**plan, "values": write_definition(put)}

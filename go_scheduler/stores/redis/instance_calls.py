@@ -8,6 +8,7 @@ from uuid import uuid4
 from go_scheduler.errors import QueueFullError, TaskDefinitionNotFoundError
 from go_scheduler.models import RUNS_KEPT, Cancelled
 from go_scheduler.policies import Overlap
+from go_scheduler.stores import rules
 from go_scheduler.stores.base import ByHandStore, InstanceStore
 from go_scheduler.stores.hints import SOON
 from go_scheduler.stores.messages import Answer, Reviewed
@@ -18,15 +19,6 @@ from go_scheduler.stores.redis.rows import (
     present,
     read_ids,
     read_silences,
-)
-from go_scheduler.stores.rules import (
-    FULL,
-    MOST_BUFFERED,
-    REPLACED,
-    check_is_as_read,
-    fate_of,
-    run_end,
-    with_silences,
 )
 from go_scheduler.stores.sql.rows import NO_ID
 
@@ -49,13 +41,13 @@ if TYPE_CHECKING:
 
 def _fates() -> Mapping[str, Mapping[str, object]]:
     """What becomes of what is parked, by what a script finds: the one rule."""
-    numbers = {"none": 0, "some": 1, "many": MOST_BUFFERED}
+    numbers = {"none": 0, "some": 1, "many": rules.MOST_BUFFERED}
     found: dict[str, Mapping[str, object]] = {}
     for overlap in Overlap:
         for met, runs in (("met", True), ("free", False)):
             for name, number in numbers.items():
                 ids = [NO_ID] * number
-                fate = fate_of(overlap, runs=runs, waiting=ids)
+                fate = rules.fate_of(overlap, runs=runs, waiting=ids)
                 found[f"{overlap.value} {met} {name}"] = present(
                     {
                         "reason": fate.reason,
@@ -89,7 +81,7 @@ class RedisInstances(RedisCalls, ByHandStore, InstanceStore):
             additions=[fields_of(each, *names) for each in additions],
             claimant=claimant,
             soon=SOON,
-            full=FULL,
+            full=rules.FULL,
         )
         if answer is None:
             raise TaskDefinitionNotFoundError(definition_id)
@@ -116,7 +108,7 @@ class RedisInstances(RedisCalls, ByHandStore, InstanceStore):
         )
         if revision is None:
             raise TaskDefinitionNotFoundError(definition.id)
-        check_is_as_read(definition, revision)
+        rules.check_is_as_read(definition, revision)
         return [given_time(each) for each in made[0]]
 
     def claim_instances(
@@ -146,7 +138,7 @@ class RedisInstances(RedisCalls, ByHandStore, InstanceStore):
                 runs_kept=RUNS_KEPT,
             )
             some = self._reader.instances(answer)
-            claimed += with_silences(some, read_silences(silent))
+            claimed += rules.with_silences(some, read_silences(silent))
             # Of what it met, some may have been broken by hand, and set aside.
             if met < room:
                 break
@@ -167,9 +159,9 @@ class RedisInstances(RedisCalls, ByHandStore, InstanceStore):
         *lists, parked, more = self._run(
             "review_parked",
             limit=limit,
-            most=MOST_BUFFERED,
+            most=rules.MOST_BUFFERED,
             fates=_FATES,
-            replaced=REPLACED,
+            replaced=rules.REPLACED,
         )
         unparked, skipped, replaced = map(self._reader.instances, lists)
         return Reviewed(
@@ -242,7 +234,7 @@ def _outcome(outcome: RunOutcome) -> dict[str, object]:
     if outcome.outcome is None:
         written["retry_in"] = outcome.retry_in
     if outcome.is_kept:
-        written["kept"] = run_end(outcome)
+        written["kept"] = rules.run_end(outcome)
     if outcome.hung:
         written["hung"] = True
     if outcome.may_delete:

@@ -17,17 +17,9 @@ from uuid import UUID, uuid4
 
 from go_scheduler.errors import TaskDefinitionNotFoundError
 from go_scheduler.models.values import changed, new_ids
+from go_scheduler.stores import rules
 from go_scheduler.stores.base import ByHandStore
 from go_scheduler.stores.messages import Put
-from go_scheduler.stores.rules import (
-    FULL,
-    check_each_once,
-    created,
-    dropped,
-    is_over_at_once,
-    overlap_of,
-    slot_of,
-)
 from go_scheduler.stores.sql.additions import (
     LIVE,
     LIVE_AND_LOCKED,
@@ -275,7 +267,7 @@ class _Batch:
         """Those that were inserted at this time: these, or all."""
         every = map(
             Inserted,
-            [created(each, now, revision=1) for each in self._new],
+            [rules.created(each, now, revision=1) for each in self._new],
             self.keys,
             self._contents,
         )
@@ -304,11 +296,11 @@ def _row(new: TaskDefinition, key: UUID, shard: int) -> tuple[object, ...]:
         new.expire_after,
         new.trigger.waits,
         new.next_fire_time,
-        is_over_at_once(new),
+        rules.is_over_at_once(new),
         new.paused,
         new.note,
-        slot_of(new, fired=False),
-        overlap_of(new, fired=False),
+        rules.slot_of(new, fired=False),
+        rules.overlap_of(new, fired=False),
         new.named,
     )
 
@@ -334,7 +326,7 @@ class SQLInserts(ByHandStore, SQLPuts):
         """Insert each definition, or replace the one with its id."""
         if not definitions:
             return Put(definitions=[])
-        check_each_once(definitions)
+        rules.check_each_once(definitions)
         self._classes.seen(definitions)
         joined = self._dialect.joined
         is_given = any(each.revision is not None for each in definitions)
@@ -600,8 +592,8 @@ class SQLInserts(ByHandStore, SQLPuts):
             theirs = (row.key for row in there if row.definition_key == key)
             known = {*(row.id for row in there), *filter(None, theirs)}
             waiting = count_waiting(self._statements, connection, key, most)
-            beyond = dropped(definition, additions, known=known, waiting=waiting)
-        skipped = dict.fromkeys(beyond, FULL % most)
+            beyond = rules.dropped(definition, additions, known=known, waiting=waiting)
+        skipped = dict.fromkeys(beyond, rules.FULL % most)
         return self._add(connection, definition_id, additions, None, skipped)
 
     def _of_addition(self, addition: Addition) -> tuple[object, ...]:

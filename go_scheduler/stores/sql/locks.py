@@ -13,14 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from uuid import UUID, uuid4
 
 from go_scheduler.policies import Overlap
-from go_scheduler.stores.rules import (
-    LOCK,
-    REPLACED,
-    fate_of,
-    overlap_of,
-    overlap_of_backfilled,
-    slot_of,
-)
+from go_scheduler.stores import rules
 from go_scheduler.stores.sql.statement import Statement
 
 if TYPE_CHECKING:
@@ -47,8 +40,9 @@ def exclusion(of: str) -> Exclusion:
     Args:
         of: The name by which the row of its definition is known.
     """
+    has_lock = f"{of}.slot LIKE '{rules.LOCK}%'"
     return Exclusion(
-        slot=f"CASE WHEN NOT {of}.waits OR {of}.slot LIKE '{LOCK}%' THEN {of}.slot END",
+        slot=f"CASE WHEN NOT {of}.waits OR {has_lock} THEN {of}.slot END",
         overlap=f"CASE WHEN NOT {of}.waits THEN {of}.overlap END",
     )
 
@@ -56,13 +50,13 @@ def exclusion(of: str) -> Exclusion:
 def kinds(of: TaskDefinition) -> Batch:
     """What each kind of instances of a definition has: its slot, and its overlap."""
     return [
-        ("fired", slot_of(of, fired=True), overlap_of(of, fired=True)),
-        ("by hand", slot_of(of, fired=False), overlap_of(of, fired=False)),
+        ("fired", rules.slot_of(of, fired=True), rules.overlap_of(of, fired=True)),
+        ("by hand", rules.slot_of(of, fired=False), rules.overlap_of(of, fired=False)),
         *(
             (
                 each.value,
-                slot_of(of, fired=False, backfilled=each),
-                overlap_of_backfilled(each),
+                rules.slot_of(of, fired=False, backfilled=each),
+                rules.overlap_of_backfilled(each),
             )
             for each in Overlap
         ),
@@ -287,9 +281,11 @@ class ParkedInstances:
     ) -> bool:
         """Decide on one; true: it waits."""
         runs = holder is not None and holder.definition_key == row.definition_key
-        fate = fate_of(Overlap(row.overlap), runs=runs or met, waiting=tuple(waiting))
+        fate = rules.fate_of(
+            Overlap(row.overlap), runs=runs or met, waiting=tuple(waiting)
+        )
         for each in fate.replaced:
-            self.skipped[each] = REPLACED
+            self.skipped[each] = rules.REPLACED
             waiting.remove(each)
         if fate.stops and runs and holder is not None and not holder.cancel_requested:
             self.replaced[holder.id] = holder

@@ -10,23 +10,7 @@ from sqlalchemy import func, insert, or_, select, update
 
 from go_scheduler.models import Outcome
 from go_scheduler.models.values import new_ids
-from go_scheduler.stores.rules import (
-    EDITED,
-    Declared,
-    check_each_once,
-    check_owners,
-    check_revision,
-    created,
-    edited,
-    ended_before,
-    goes_on,
-    is_over,
-    kept,
-    removal_note,
-    rescheduled,
-    unfired,
-    was_removed,
-)
+from go_scheduler.stores import rules
 from go_scheduler.stores.sql.database import LATE_AFTER, Overtaken
 from go_scheduler.stores.sql.edits import (
     EXCLUDE,
@@ -94,13 +78,13 @@ class SQLPuts(SQLEdits):
         remembered = self._tombstones.find(connection, named)
         for new in given:
             row = stored.get(new.id)
-            check_revision(
+            rules.check_revision(
                 new, remembered.get(new.id) if row is None else definition_of(row)
             )
         over = {
-            new.id: ended_before(new, remembered[new.id])
+            new.id: rules.ended_before(new, remembered[new.id])
             for new in given
-            if is_over(new, remembered.get(new.id))
+            if rules.is_over(new, remembered.get(new.id))
         }
         # One order for all nodes, so that none waits for another in a circle.
         ordered = sorted(given, key=lambda each: each.id)
@@ -136,7 +120,9 @@ class SQLPuts(SQLEdits):
         self._tombstones.forget(connection, [each.id for each in again])
         last |= {each.id: each.revision for each in again}
         made = [
-            created(each, how.now, revision=last.get(each.id, 0) + 1, owner=how.owner)
+            rules.created(
+                each, how.now, revision=last.get(each.id, 0) + 1, owner=how.owner
+            )
             for each in given
         ]
         self._write(connection, made, how)
@@ -205,18 +191,20 @@ class SQLPuts(SQLEdits):
     ) -> TaskDefinition:
         old = definition_of(row)
         if new.is_same(old):
-            return self._keep(connection, row, old, kept(old, new, owner=how.owner))
+            return self._keep(
+                connection, row, old, rules.kept(old, new, owner=how.owner)
+            )
         moment: dict[str, object] = {}
         skipped = None
-        if goes_on(old, new):
-            changed = edited(old, new, owner=how.owner)
+        if rules.goes_on(old, new):
+            changed = rules.edited(old, new, owner=how.owner)
         else:
-            changed = rescheduled(old, new, how.now, owner=how.owner)
+            changed = rules.rescheduled(old, new, how.now, owner=how.owner)
             moment = _moment(changed, how)
             if changed.overdue:
                 # It goes back on purpose.
                 moment["fired_until"] = None
-            skipped = unfired(old, how.now)
+            skipped = rules.unfired(old, how.now)
         columns = {**write_definition(changed), **moment}
         written = self._change(
             connection, row, columns, unless_fired=skipped is not None
@@ -243,7 +231,7 @@ class SQLPuts(SQLEdits):
         """Remove what is to come by the former trigger, and skip what has passed."""
         execute, theirs = self._execute(connection), {"k": [(row.key,)]}
         execute(REMOVE_UNUSED, {"latest": LATEST}, theirs)
-        execute(SKIP_UNUSED, {"earliest": EARLIEST, "reason": EDITED}, theirs)
+        execute(SKIP_UNUSED, {"earliest": EARLIEST, "reason": rules.EDITED}, theirs)
         # It may be gone when the other trigger fires.
         execute(NOTE_BEGUN, {"latest": LATEST}, theirs)
         free_slots(execute, [row.slot])
@@ -298,22 +286,22 @@ class SQLPuts(SQLEdits):
         connection: Connection,
         row: Row[Any],
         old: TaskDefinition,
-        kept: TaskDefinition,
+        stays: TaskDefinition,
     ) -> TaskDefinition:
         """Write whose it is by now, and that somebody has passed its id."""
         changed = {
-            name: getattr(kept, name)
+            name: getattr(stays, name)
             for name in ("named", "owner")
-            if getattr(kept, name) != getattr(old, name)
+            if getattr(stays, name) != getattr(old, name)
         }
         if changed:
             self._change(connection, row, changed)
-        return kept
+        return stays
 
-    def declare_definitions(self, declaration: Declaration) -> Declared:
+    def declare_definitions(self, declaration: Declaration) -> rules.Declared:
         """Let an owner have exactly the definitions of a declaration."""
         given = declaration.definitions
-        check_each_once(given)
+        rules.check_each_once(given)
         late = self._dialect.joined or len(given) > LARGE_BATCH
         return self._database.transact(
             lambda connection: self._declare(connection, declaration, late=late),
@@ -323,25 +311,25 @@ class SQLPuts(SQLEdits):
 
     def _declare(
         self, connection: Connection, declaration: Declaration, *, late: bool
-    ) -> Declared:
+    ) -> rules.Declared:
         owner = declaration.owner
         if not self._enter(connection, declaration):
             last = select(sets.c.version).where(sets.c.owner == owner)
-            return Declared(outdated_by=connection.execute(last).scalar_one())
+            return rules.Declared(outdated_by=connection.execute(last).scalar_one())
         ids = [each.id for each in declaration.definitions]
         rows = self._live(connection, ids)
         stored = {row.id: definition_of(row) for row in rows}
-        check_owners(declaration, stored)
+        rules.check_owners(declaration, stored)
         put = self._put_over(
             connection, rows, declaration.definitions, late=late, owner=owner
         )
-        again = [each.id for each in stored.values() if was_removed(each)]
+        again = [each.id for each in stored.values() if rules.was_removed(each)]
         resumed = self._resume(connection, again) if again else ()
         if any(each.owner != owner for each in resumed):
             # One that is kept as it was is not written, and may have been taken.
             raise Overtaken
         as_stored = {each.id: each for each in (*put, *resumed)}
-        declared = Declared(
+        declared = rules.Declared(
             definitions=[as_stored[each] for each in ids], resumed=resumed
         )
         if declaration.removed == "keep":
@@ -397,7 +385,7 @@ class SQLPuts(SQLEdits):
         self, connection: Connection, gone: dict[UUID, bool], owner: str
     ) -> Sequence[TaskDefinition]:
         going = [each for each, paused in gone.items() if not paused]
-        return self._pause(connection, going, removal_note(owner))
+        return self._pause(connection, going, rules.removal_note(owner))
 
 
 class _How(NamedTuple):

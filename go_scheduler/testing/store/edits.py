@@ -13,8 +13,8 @@ import pytest
 from go_scheduler.errors import ConflictError, TaskDefinitionNotFoundError
 from go_scheduler.models import Cancelled, Outcome, Pause, Skipped, State
 from go_scheduler.policies import Overlap
+from go_scheduler.stores import rules
 from go_scheduler.stores.filters import Filter
-from go_scheduler.stores.rules import EDITED, MORE, MOST_COUNTED, UNFIRED, Declaration
 from go_scheduler.testing.builders import (
     EVERY_TWO_HOURS,
     EXPIRE_AFTER,
@@ -348,15 +348,15 @@ class ForeignTrigger(Trigger):
 ForeignTrigger.__module__ = "somebody.elses"
 
 NOW = START + 3 * HOUR
-UNCOUNTED = Skipped(first=START, last=NOW, count=1, reason=UNFIRED + MORE)
+UNCOUNTED = Skipped(first=START, last=NOW, count=1, reason=rules.UNFIRED + rules.MORE)
 RECORDS: Mapping[str, tuple[TaskDefinition, Skipped | None]] = {
     "four fire times": (
         definition(),
-        Skipped(first=START, last=NOW, count=4, reason=UNFIRED),
+        Skipped(first=START, last=NOW, count=4, reason=rules.UNFIRED),
     ),
     "one fire time of a trigger that waits": (
         definition(trigger=WAITING),
-        Skipped.itself(START, UNFIRED),
+        Skipped.itself(START, rules.UNFIRED),
     ),
     "a trigger that is not known": (
         definition(trigger=UnknownTrigger("from.another.node", {}, "not here")),
@@ -365,7 +365,7 @@ RECORDS: Mapping[str, tuple[TaskDefinition, Skipped | None]] = {
     "a trigger of somebody else's": (definition(trigger=ForeignTrigger()), UNCOUNTED),
     "more than are counted": (
         definition(trigger=IntervalTrigger(SECOND, anchor=START)),
-        replace(UNCOUNTED, count=MOST_COUNTED),
+        replace(UNCOUNTED, count=rules.MOST_COUNTED),
     ),
     "none yet": (definition(NOW + TICK), None),
 }
@@ -438,7 +438,7 @@ class EditTests(StoreTests):
             found = rig.read(old)
             assert (found.fire_time, found.completed_at) == (None, rig.now()), name
             assert old.fire_time is not None
-            assert found.skipped == Skipped.itself(old.fire_time, EDITED), name
+            assert found.skipped == Skipped.itself(old.fire_time, rules.EDITED), name
         retry, run = made["claimed for a retry"], made["running"]
         assert ids(rig.start(retry)) == [retry.id]
         assert rig.renew(run) == {run.id: False}
@@ -586,8 +586,8 @@ class EditTests(StoreTests):
         rig.advance(3 * HOUR)
         found = rig.instances(reschedule(rig, read))
         assert [each.skipped for each in found] == [
-            Skipped.itself(START, EDITED),
-            Skipped(first=START + HOUR, last=rig.now(), count=3, reason=UNFIRED),
+            Skipped.itself(START, rules.EDITED),
+            Skipped(first=START + HOUR, last=rig.now(), count=3, reason=rules.UNFIRED),
         ]
         assert len(rig.instances(reschedule(rig, over))) == 1
 
@@ -609,7 +609,9 @@ class EditTests(StoreTests):
         assert moved.paused
         [record] = rig.instances(moved)
         since = "paused since 2030-01-01 00:00:00 UTC: holidays"
-        assert record.skipped == Skipped.itself(START + HOUR, f"{UNFIRED}; {since}")
+        assert record.skipped == Skipped.itself(
+            START + HOUR, f"{rules.UNFIRED}; {since}"
+        )
         [other] = rig.instances(reschedule(rig, resumed))
         assert other.skipped is not None
         assert "paused from 2030-01-01 00:00:00 UTC" in other.skipped.reason
@@ -621,7 +623,7 @@ class EditTests(StoreTests):
         rig.advance(HOUR)
         later = rig.now() + LEASE
         moved = replace(read, trigger=DAILY, next_fire_time=later)
-        declared = Declaration(owner="one", definitions=[moved], adopts=True)
+        declared = rules.Declaration(owner="one", definitions=[moved], adopts=True)
         rig.store.declare_definitions(declared)
         assert skipped_in(rig.instances(read)) == [START]
         rig.advance(LEASE)
