@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 NAMES = {
     *("start", "start_in_slots", "renew", "release", "finish", "finish_in_full"),
     *("cancel", "claim", "claim_lapsed", "heads", "due", "fire", "fire_and_start"),
-    *("insert_new", "insert_and_start", "add", "add_and_start", "delete_ended"),
+    *("insert_new", "insert_and_start", "add", "add_and_start", "find_ended"),
     "delete_successes",
 }
 

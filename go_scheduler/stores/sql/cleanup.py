@@ -33,33 +33,29 @@ if TYPE_CHECKING:
 
 # One whose fire time is to come stays: by it a pause or an edit knows that it has
 # begun.
-def _ended(index: str, equal: str) -> str:
-    return f"""
-  SELECT id, completed_at FROM task_instances@{index}
-   WHERE {{shard}}completed_at IS NOT NULL AND outcome {equal} 'failed'
-     AND completed_at >= now() - CAST(:back AS interval)
-     AND completed_at <= now() - CAST(:older_than AS interval)
-     AND ({COMING.replace("t.", "")}) IS NOT TRUE
-     AND on_sqlite(length(id) = 32 AND id NOT GLOB '*[^0-9a-f]*')"""
-
-
 @lru_cache
-def delete_instances(shards: int, *, failed: bool) -> Statement:
-    """Deletes instances that ended long ago, those that failed or all others.
-
-    They are found first, and locked then: a scan that locks its rows may lock more than
-    it takes.
-    """
+def find_instances(shards: int, *, failed: bool) -> Statement:
+    """Finds instances that ended long ago, those that failed or all others."""
     index, equal = ("failed", "=") if failed else ("ended", "<>")
-    found = heads(_ended(f"task_instances_{index}_idx", equal), "completed_at", shards)
-    return Statement(
-        f"""
-WITH found AS MATERIALIZED ({found}),
-old AS MATERIALIZED (
-  SELECT t.id, t.attempt, t.error IS NOT NULL OR t.outcome <> 'completed' AS failed,
-         now() AS now
-    FROM found AS f JOIN task_instances@task_instances_pkey AS t ON t.id = f.id
-   WHERE t.completed_at = f.completed_at
+    part = f"""
+SELECT id, completed_at, now() AS now FROM task_instances@task_instances_{index}_idx
+ WHERE {{shard}}completed_at IS NOT NULL AND outcome {equal} 'failed'
+   AND completed_at >= now() - CAST(:back AS interval)
+   AND completed_at <= now() - CAST(:older_than AS interval)
+   AND ({COMING.replace("t.", "")}) IS NOT TRUE
+   AND on_sqlite(length(id) = 32 AND id NOT GLOB '*[^0-9a-f]*')"""
+    return Statement(heads(part, "completed_at", shards), ("id", "completed_at", "now"))
+
+
+# No index has ``attempt``: rows are read before they are chosen. Those that are locked
+# are skipped, and those that have been made to run again.
+_DELETE_INSTANCES = Statement(
+    """
+WITH old AS MATERIALIZED (
+  SELECT t.id, t.attempt, t.error IS NOT NULL OR t.outcome <> 'completed' AS failed
+    FROM batch AS x (id uuid, ended timestamptz)
+    JOIN task_instances@task_instances_pkey AS t ON t.id = x.id
+   WHERE t.completed_at = x.ended
    FOR UPDATE OF t SKIP LOCKED),
 runs AS (
   DELETE FROM task_runs@task_runs_pkey AS r USING old AS old
@@ -67,10 +63,10 @@ runs AS (
   RETURNING r.attempt)
 DELETE FROM task_instances@task_instances_pkey AS t USING old AS old
  WHERE t.id = old.id
-RETURNING t.id, t.completed_at, old.now
+RETURNING t.id
 """,
-        ("id", "completed_at", "now"),
-    )
+    ("id",),
+)
 
 
 # Whose instances have all been deleted, by a look at what nobody is adding.
@@ -195,9 +191,9 @@ class SQLCleanup(Store):
         left = limit
         for failed in (False, True):
             if left:
-                delete = delete_instances(shards, failed=failed)
+                find = find_instances(shards, failed=failed)
                 kept = min(retention.failed, LONGEST) if failed else older_than
-                left -= self._delete_instances(delete, kept, left)
+                left -= self._delete_instances(find, kept, left)
         if left:
             find = find_definitions(shards, "completed_at")
             completed = self._delete(find, _DELETE_COMPLETED, older_than, left)
@@ -213,9 +209,9 @@ class SQLCleanup(Store):
         return limit - left
 
     def _delete_instances(
-        self, statement: Statement, older_than: timedelta, limit: int
+        self, find: Statement, older_than: timedelta, limit: int
     ) -> int:
-        sweep = self._statements.sweep((statement, older_than))
+        sweep = self._statements.sweep((find, older_than))
         terms = {
             "older_than": older_than,
             "back": sweep.back + older_than,
@@ -223,13 +219,16 @@ class SQLCleanup(Store):
             "limit": limit,
         }
         with self._statements.scanning(sweep):
-            rows = self._statements.run(Lane.BY_TIME, statement, terms)
-        if len(rows) < limit:
+            found = self._statements.read(Lane.BY_TIME, find, terms)
+        if len(found) < limit:
             sweep.finish()
         else:
-            last = max(row.completed_at for row in rows)
-            sweep.go_on(rows[0].now - last - older_than)
-        return len(rows)
+            sweep.go_on(found[0].now - found[-1].completed_at - older_than)
+        if not found:
+            return 0
+        rows = [(row.id, row.completed_at) for row in found]
+        run = self._statements.run
+        return len(run(Lane.BY_TIME, _DELETE_INSTANCES, {}, {"x": rows}))
 
     def _delete(
         self, find: Statement, delete: Statement, older_than: timedelta, limit: int

@@ -145,12 +145,6 @@ def with_state(condition: ColumnElement[bool]) -> Select[Any]:
     return select(instance_state.label("state")).where(condition)
 
 
-def in_order_of_ends(index: ColumnElement[bool]) -> Select[Any]:
-    """How what an index has ended, the latest first."""
-    ended = select(_column.outcome.label("state")).where(index)
-    return ended.order_by(_column.completed_at.desc())
-
-
 @dataclass(frozen=True)
 class _Counting:
     """Counts what is of some queues and owners, state by state, amid so many of all.
@@ -183,8 +177,10 @@ class _Counting:
             by_expiry = with_state(CLAIMED).order_by(*order)
             found |= self._counts(claimed, by_expiry)
             found[State.PENDING] = self._waiting()
+        latest = [each.desc() for each in (*self._shard, _column.completed_at)]
         for each in (State.FAILED, State.COMPLETED, *UNRUN):
-            found |= self._counts([each], in_order_of_ends(ended_as(each)))
+            ended = select(_column.outcome.label("state")).where(ended_as(each))
+            found |= self._counts([each], ended.order_by(*latest))
         return found
 
     @property
