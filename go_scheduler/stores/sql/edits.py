@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from sqlalchemy import delete, literal, select, tuple_, update
+from sqlalchemy import delete, literal, select, true, tuple_, update
 
 from go_scheduler.errors import GoSchedulerError
 from go_scheduler.stores.base import DefinitionStore
@@ -108,8 +108,8 @@ class Tombstones:
         self._made += made
         if self._made * 100 < most:
             return 0
-        last = select(*_ended).order_by(*(each.desc() for each in _ended))
-        found = connection.execute(last.offset(most).limit(1)).one_or_none()
+        latest = self._in_order(true(), most + 1, latest=True)
+        found = connection.execute(latest.offset(most).limit(1)).one_or_none()
         forgotten = 0
         if found is not None:
             at, id = (literal(*each) for each in zip(found, _TYPES, strict=True))
@@ -122,11 +122,9 @@ class Tombstones:
     def _forget_first(
         self, connection: Connection, which: ColumnElement[bool], limit: int
     ) -> int:
-        query = select(*_ended).where(which).order_by(*_ended).limit(limit)
-        parts = self._dialect.heads(query, tombstones.c.shard).c
-        query = select(parts.id).order_by(parts.completed_at, parts.id).limit(limit)
+        query = self._in_order(which, limit)
         found = self._dialect.past_locks(
-            connection, lambda each: each.execute(query).scalars().all()
+            connection, lambda each: [row.id for row in each.execute(query)]
         )
         if not found:
             return 0
@@ -139,6 +137,20 @@ class Tombstones:
         ids = connection.execute(free).scalars().all()
         self.forget(connection, ids)
         return len(ids)
+
+    def _in_order(
+        self, which: ColumnElement[bool], limit: int, *, latest: bool = False
+    ) -> Select[Any]:
+        """When those ended that ended first, or latest, and their ids."""
+
+        def order(of: Any) -> Sequence[ColumnElement[Any]]:
+            columns = of.completed_at, of.id
+            return [each.desc() for each in columns] if latest else columns
+
+        query = select(*_ended).where(which)
+        query = query.order_by(*order(tombstones.c)).limit(limit)
+        parts = self._dialect.heads(query, tombstones.c.shard)
+        return select(parts).order_by(*order(parts.c)).limit(limit)
 
 
 def _read(row: Row[Any]) -> Tombstone | None:
