@@ -105,6 +105,7 @@ def _longest(
 
 
 def _is_wrong_call(error: BaseException, callers: Collection[CodeType]) -> bool:
+    """Whether the call itself was wrong: it would fail each time."""
     if not isinstance(error, TypeError):
         return False
     innermost = error.__traceback__

@@ -1,6 +1,6 @@
-"""Calls triggers of third parties on threads that are abandoned if they hang.
+"""Calls triggers that are to be shown, on threads that are abandoned if they hang.
 
-Whoever shows triggers uses it. The loop that fires them has a timeout of its own.
+They may be of third parties. The loop that fires them has a timeout of its own.
 """
 
 from __future__ import annotations
