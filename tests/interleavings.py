@@ -29,6 +29,7 @@ from sqlalchemy import event
 from go_scheduler.clock import ZERO
 from go_scheduler.errors import GoSchedulerError, StoreUnavailableError
 from go_scheduler.models import Outcome, TaskDefinition, TaskInstance
+from go_scheduler.models.values import changed
 from go_scheduler.policies import Overlap
 from go_scheduler.stores import postgresql
 from go_scheduler.stores.messages import Addition, Answer, Release
@@ -194,7 +195,11 @@ def _declare(call: Call, *, there: bool) -> object:
 
 
 def _fire(call: Call, *, starts: bool = False) -> object:
-    step = firing(call.scene.definition, START, next_fire_time=START + 2 * HOUR)
+    of = call.scene.definition
+    if of.next_fire_time is None:
+        # It was due when it was read.
+        of = changed(of, next_fire_time=START)
+    step = firing(of, START, next_fire_time=START + 2 * HOUR)
     by = claimant(call.node) if starts else None
     return call.store.fire_definitions([step], claimant=by)
 

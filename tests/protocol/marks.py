@@ -170,9 +170,9 @@ MARKS: Mapping[tuple[str, str], Mark] = {
     ("firing", "records"): Mark(
         "test_a_fire_beside_an_edit_records_each_time_once",
         {
-            "stores/sql/puts.py": "skipped = unfired(old, how.now)",
-            "stores/redis/definition_calls.py": "skipped := unfired(stored, now)",
-            DEFINITIONS: "skipped := unfired(of.definition, now)",
+            "stores/sql/puts.py": "skipped = rules.unfired(old, how.now)",
+            "stores/redis/definition_calls.py": "skipped := rules.unfired(stored, now)",
+            DEFINITIONS: "skipped := rules.unfired(of.definition, now)",
         },
     ),
     ("firing", "has fired"): Mark(

@@ -65,6 +65,13 @@ def test_another_note_of_a_pause_is_a_change(url: str, calls: tuple[str, str]) -
     assert not found.wrong, found
 
 
+def test_a_success_beside_a_reopen_lets_its_definition_go_on(url: str) -> None:
+    with closing(Interleavings(url, patient=True, switches=2)) as orders:
+        made = orders.set_up("its trigger has waited")
+        found = compare(orders, made, ("its trigger has waited", "complete", "reopen"))
+    assert not found.wrong, found
+
+
 def test_what_does_not_lock_the_row_it_has_read_is_found(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -257,18 +257,24 @@ _MAY_FINISH = """t.id = x.id
 
 
 def _gone_on(condition: str = "") -> str:
-    """Moves the definitions on that waited for what has ended."""
+    """Moves the definitions on that waited for what has ended.
+
+    One that has completed stays as it is. It is written all the same: at this moment
+    its instance may be made to run again, and then it has not completed.
+    """
+    next_at = "CASE WHEN d.completed_at IS NULL THEN e.next_at END"
+    at = f"coalesce(d.next_fire_time, {next_at})"
     return f"""
 gone_on AS (
   UPDATE task_definitions@task_definitions_pkey AS d
-     SET next_fire_time = coalesce(d.next_fire_time, e.next_at),
-         late = coalesce(coalesce(d.next_fire_time, e.next_at)
-                         <= now() - CAST(:late AS interval), false),
-         completed_at = CASE WHEN d.next_fire_time IS NULL AND e.next_at IS NULL
-                        THEN now() END
+     SET next_fire_time = {at},
+         late = coalesce({at} <= now() - CAST(:late AS interval),
+                         false),
+         completed_at = CASE WHEN {at} IS NULL
+                        THEN coalesce(d.completed_at, now()) END
     FROM ended AS e
    WHERE e.waits{condition} AND d.key = e.definition_key AND d.waits
-     AND d.completed_at IS NULL AND d.deleted_at IS NULL
+     AND d.deleted_at IS NULL
   RETURNING d.key)"""
 
 
