@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import dataclass
+from logging import ERROR, WARNING
 from typing import TYPE_CHECKING, Protocol, TypeVar, overload
 
 from go_scheduler.checks import check_takes_one
 from go_scheduler.errors import ConfigurationError
-from go_scheduler.events.event import Event
+from go_scheduler.events.event import Event, Line
 from go_scheduler.formatting import shown
 
 if TYPE_CHECKING:
@@ -40,6 +41,11 @@ class ListenerFailed(Event):
     told: str
     exception: BaseException
 
+    _line = Line(
+        ERROR,
+        "the listener %(listener)s failed when it was told of %(told)s: %(exception)r",
+    )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventsDropped(Event):
@@ -52,6 +58,12 @@ class EventsDropped(Event):
 
     listener: str
     count: int
+
+    _line = Line(
+        WARNING,
+        "the listener %(listener)s is too slow: %(count)d events have been dropped so"
+        " far",
+    )
 
 
 class Hears:
