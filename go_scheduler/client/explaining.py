@@ -221,8 +221,7 @@ def _why_other(
     store: Store, id: UUID, at: datetime, facts: Callable[..., Facts]
 ) -> Why:
     """Answer about a definition that is gone, or about an instance."""
-    from go_scheduler.why.about_instance import about
-    from go_scheduler.why.deciding import why_gone
+    from go_scheduler.why.deciding import about, why_gone
 
     for tombstone in store.list_tombstones([id]):
         return why_gone(tombstone, at=at)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import timedelta
-from functools import cached_property
+from functools import cached_property, partial
 from importlib import metadata
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from go_scheduler.checks import check_made, check_positive, check_type
 from go_scheduler.client.nodes import node_info
@@ -35,13 +35,15 @@ from go_scheduler.stores.findings import (
 from go_scheduler.triggers.on_demand import OnDemandTrigger
 from go_scheduler.triggers.stored import UnknownTrigger
 from go_scheduler.version import __version__
+from go_scheduler.why.facts import Obstacle, obstacle_of, of_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from datetime import datetime
 
     from go_scheduler.models import NodeInfo, TaskDefinition, TaskInstance
 
+_T = TypeVar("_T")
 _PAGE = 1000
 
 
@@ -249,59 +251,30 @@ def nodes(facts: Facts) -> Iterator[Finding]:
     versions = sorted({str(each.version) for each in living})
     if len(versions) > 1:
         yield VERSIONS_DIFFER.found(f"nodes are of version {', '.join(versions)}")
-    unserved: Counter[str] = Counter()
-    unknown: Counter[tuple[str, str | None]] = Counter()
-    for each in facts.active:
-        serving = [node for node in living if node.serves(each.queue)]
-        if not serving:
-            unserved[each.queue] += 1
-        elif _is_unknown(each, serving):
-            unknown[each.queue, each.name] += 1
-    for queue, count in unserved.most_common(SHOWN):
+
+    def meets(obstacle: Obstacle, of: TaskDefinition) -> bool:
+        return obstacle_of(living, of.queue, of.name) is obstacle
+
+    unserved = [each for each in facts.active if meets(Obstacle.QUEUE_UNSERVED, each)]
+    for group in _most(unserved, lambda each: each.queue):
         yield QUEUE_UNSERVED.found(
-            f"no living node serves queue {queue!r}, in which {_so_many(count)}"
-            f" {'runs' if count == 1 else 'run'}"
+            f"no living node serves queue {group[0].queue!r}, in which"
+            f" {_so_many(group)} {'runs' if len(group) == 1 else 'run'}"
         )
-    for queue in _due_elsewhere(facts) - unserved.keys():
-        yield QUEUE_UNSERVED.found(
-            f"no living node serves queue {queue!r}, in which something is due"
+    if all(each.queues is not None for each in living):
+        served = {queue for each in living for queue in each.queues or ()}
+        due = set(facts.store.list_due_queues(apart_from=served))
+        for queue in due.difference(each.queue for each in unserved):
+            yield QUEUE_UNSERVED.found(
+                f"no living node serves queue {queue!r}, in which something is due"
+            )
+    lacks = partial(meets, Obstacle.NAME_UNKNOWN)
+    for of, number in _without_handler(facts, lacks, by_queue=True):
+        kind = NAMELESS if of.name is None else NAME_UNKNOWN
+        yield kind.found(
+            f"no living node that serves queue {of.queue!r} has a handler for"
+            f" {of_name(of.name)}{number}"
         )
-    for (queue, name), count in unknown.most_common(SHOWN):
-        yield _nobody_has(queue, name, _so_many_of(name, count, facts, queue))
-    # A one-off that has fired is no longer an active definition.
-    waiting = Counter(
-        (each.definition.queue, each.definition.name)
-        for each in facts.waiting
-        if _is_unknown(each.definition, living)
-    )
-    for (queue, name), count in waiting.most_common(SHOWN):
-        if (queue, name) not in unknown:
-            of = ": " if name is None else ", "
-            yield _nobody_has(queue, name, of + _so_many_wait(count))
-
-
-def _is_unknown(definition: TaskDefinition, living: Sequence[NodeInfo]) -> bool:
-    """Whether nodes serve its queue, but none of them has its handler."""
-    serving = [node for node in living if node.serves(definition.queue)]
-    return bool(serving) and not any(node.knows(definition.name) for node in serving)
-
-
-def _nobody_has(queue: str, name: str | None, of: str) -> Finding:
-    kind = NAMELESS if name is None else NAME_UNKNOWN
-    return kind.found(
-        f"no living node that serves queue {queue!r} has a handler for"
-        f" {_runs_of(name)}{of}"
-    )
-
-
-def _due_elsewhere(facts: Facts) -> set[str]:
-    """Queues in which something is due and that no node serves."""
-    served: set[str] = set()
-    for each in facts.nodes:
-        if each.queues is None:
-            return set()
-        served.update(each.queues)
-    return set(facts.store.list_due_queues(apart_from=served))
 
 
 def names(facts: Facts) -> Iterator[Finding]:
@@ -309,17 +282,51 @@ def names(facts: Facts) -> Iterator[Finding]:
     known = facts.names
     if known is None:
         return
-    lacking = Counter(each.name for each in facts.active if each.name not in known)
-    named = [each.definition.name for each in facts.waiting]
-    waiting = Counter(each for each in named if each not in {*known, *lacking})
-    for name, of in (
-        *((n, _so_many_of(n, count, facts)) for n, count in lacking.most_common(SHOWN)),
-        *((n, f": {_so_many_wait(count)}") for n, count in waiting.most_common(SHOWN)),
-    ):
-        kind = NAMELESS_UNREGISTERED if name is None else NAME_UNREGISTERED
-        yield kind.found(f"the handlers have none for {_runs_of(name)}{of}")
-    if not (lacking or waiting):
+    lacking = list(
+        _without_handler(facts, lambda each: each.name not in known, by_queue=False)
+    )
+    for of, number in lacking:
+        kind = NAMELESS_UNREGISTERED if of.name is None else NAME_UNREGISTERED
+        yield kind.found(f"the handlers have none for {of_name(of.name)}{number}")
+    if not lacking:
         yield well("handlers", "there is one for each active definition")
+
+
+def _without_handler(
+    facts: Facts, lacks: Callable[[TaskDefinition], bool], *, by_queue: bool
+) -> Iterator[tuple[TaskDefinition, str]]:
+    """A definition of each name that lacks a handler, and how many there are.
+
+    Args:
+        facts: Those of the schedule.
+        lacks: Whether there is no handler for a definition.
+        by_queue: Whether a name counts in each queue by itself.
+    """
+
+    def key(of: TaskDefinition) -> object:
+        return of.name, by_queue and of.queue
+
+    lacking = [each for each in facts.active if lacks(each)]
+    for group in _most(lacking, key):
+        number = f", of which there are {_so_many(group)}"
+        yield group[0], f": {_listed(group)}" if group[0].name is None else number
+    # A one-off that has fired is no longer an active definition.
+    found = {key(each) for each in lacking}
+    waiting = [each.definition for each in facts.waiting if lacks(each.definition)]
+    for group in _most([each for each in waiting if key(each) not in found], key):
+        number = f"{len(group):,} instances wait"
+        if len(group) == 1:
+            number = "1 instance waits"
+        is_named = by_queue and group[0].name is not None
+        yield group[0], f", {number}" if is_named else f": {number}"
+
+
+def _most(found: Iterable[_T], key: Callable[[_T], object]) -> Sequence[Sequence[_T]]:
+    """The largest groups of what has the same key, the largest first."""
+    groups: defaultdict[object, list[_T]] = defaultdict(list)
+    for each in found:
+        groups[key(each)].append(each)
+    return sorted(groups.values(), key=len, reverse=True)[:SHOWN]
 
 
 def definitions(facts: Facts) -> Iterator[Finding]:
@@ -374,34 +381,15 @@ def _kind(definition: TaskDefinition) -> str:
     return repr(definition.trigger.unknown_kind)
 
 
-def _runs_of(name: str | None) -> str:
-    return "definitions without a name" if name is None else repr(name)
-
-
-def _so_many_of(
-    name: str | None, count: int, facts: Facts, queue: str | None = None
-) -> str:
-    """The number of definitions of a name; without a name, which they are."""
-    if name is not None:
-        return f", of which there are {_so_many(count)}"
-    nameless = [each for each in facts.active if each.name is None]
-    of = [each for each in nameless if queue in (None, each.queue)]
-    return f": {_listed(of)}"
-
-
-def _so_many_wait(count: int) -> str:
-    return "1 instance waits" if count == 1 else f"{count:,} instances wait"
-
-
-def _so_many(count: int) -> str:
-    return "1 definition" if count == 1 else f"{count:,} definitions"
+def _so_many(found: Sequence[TaskDefinition]) -> str:
+    return "1 definition" if len(found) == 1 else f"{len(found):,} definitions"
 
 
 def _listed(definitions: Sequence[TaskDefinition]) -> str:
     """Their number, and the names of the first."""
     named = ", ".join(map(_label, definitions[:SHOWN]))
     more = ", …" if len(definitions) > SHOWN else ""
-    return f"{_so_many(len(definitions))} ({named}{more})"
+    return f"{_so_many(definitions)} ({named}{more})"
 
 
 def _label(definition: TaskDefinition) -> str:
@@ -460,7 +448,7 @@ def running(facts: Facts) -> Iterator[Finding]:
 def failed(facts: Facts) -> Iterator[Finding]:
     """Which instances failed within the last day, by definition."""
     found = _of_last_day(facts, Outcome.FAILED)
-    for instances in _by_definition(found):
+    for instances in _most(found, lambda each: each.definition.id):
         last = instances[0]
         yield FAILING.found(
             f"{len(instances):,} of {_label(last.definition)} failed within a day, the"
@@ -473,7 +461,8 @@ def failed(facts: Facts) -> Iterator[Finding]:
 def skipped(facts: Facts) -> Iterator[Finding]:
     """Which fire times were skipped within the last day, by definition."""
     count = 0
-    for instances in _by_definition(_of_last_day(facts, Outcome.SKIPPED)):
+    found = _of_last_day(facts, Outcome.SKIPPED)
+    for instances in _most(found, lambda each: each.definition.id):
         definition = instances[0].definition
         records = [each.skipped for each in instances if each.skipped is not None]
         number = sum(each.count for each in records)
@@ -511,14 +500,6 @@ def _of_last_day(facts: Facts, outcome: Outcome) -> Sequence[TaskInstance]:
 
 def _end(instance: TaskInstance) -> datetime:
     return instance.completed_at or instance.execute_at
-
-
-def _by_definition(found: Sequence[TaskInstance]) -> Sequence[Sequence[TaskInstance]]:
-    """The definitions with the most of these instances, each with its instances."""
-    by_definition: defaultdict[object, list[TaskInstance]] = defaultdict(list)
-    for each in found:
-        by_definition[each.definition.id].append(each)
-    return sorted(by_definition.values(), key=len, reverse=True)[:SHOWN]
 
 
 def _is_too_late(reason: str) -> bool:
