@@ -51,7 +51,7 @@ class BoundedLog:
         level: int,
         message: str,
         *args: object,
-        ids: Mapping[str, object],
+        ids: Mapping[str, object] = {},
         error: BaseException | None = None,
     ) -> None:
         """Write a line, unless there were enough already.
