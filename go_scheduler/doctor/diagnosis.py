@@ -33,7 +33,7 @@ from go_scheduler.stores.findings import (
     well,
 )
 from go_scheduler.triggers.on_demand import OnDemandTrigger
-from go_scheduler.triggers.stored import UnknownTrigger
+from go_scheduler.triggers.stored import UnknownTrigger, dump_trigger
 from go_scheduler.version import __version__
 from go_scheduler.why.facts import Obstacle, obstacle_of, of_name
 
@@ -215,15 +215,13 @@ def clocks(store: Store, clock: Clock) -> Iterator[Finding]:
 
     Of several readings the one with the shortest round trip counts.
     """
-    best: tuple[timedelta, timedelta] | None = None
+    readings = []
     for _ in range(_READINGS):
         sent = clock.elapsed()
         told = store.now()
         round_trip = clock.elapsed() - sent
-        offset = told + round_trip / 2 - clock.now()
-        best = min(best or (round_trip, offset), (round_trip, offset))
-    assert best is not None
-    round_trip, offset = best
+        readings.append((round_trip, told + round_trip / 2 - clock.now()))
+    round_trip, offset = min(readings)
     yield well("connection", f"it answers within {duration_text(round_trip)}")
     ahead = "ahead of" if offset > ZERO else "behind"
     seen = f"the store's clock is {duration_text(abs(offset))} {ahead} this machine's"
@@ -331,7 +329,7 @@ def _most(found: Iterable[_T], key: Callable[[_T], object]) -> Sequence[Sequence
 
 def definitions(facts: Facts) -> Iterator[Finding]:
     """Which definitions are overdue, paused, or never fire again."""
-    found, active = facts.definitions, facts.active
+    found, active, now = facts.definitions, facts.active, facts.now
     if len(found) >= facts.most:
         yield NOT_ALL_READ.found(
             f"of the definitions the first {facts.most:,} were read"
@@ -339,15 +337,17 @@ def definitions(facts: Facts) -> Iterator[Finding]:
     yield well("definitions", f"{len(found):,} were read, {len(active):,} are active")
     unknown = [each for each in active if isinstance(each.trigger, UnknownTrigger)]
     if unknown:
-        kinds = ", ".join(sorted({_kind(each) for each in unknown}))
-        whose = f"the trigger of {_listed(unknown)}"
-        yield TRIGGER_UNKNOWN.found(f"{whose} is unknown here, of the kind {kinds}")
-    late = [each for each in active if _is_overdue(each, facts)]
+        kinds = sorted({dump_trigger(each.trigger)[0] for each in unknown})
+        yield TRIGGER_UNKNOWN.found(
+            f"the trigger of {_listed(unknown)} is unknown here, of the kind"
+            f" {', '.join(map(repr, kinds))}"
+        )
+    late = [each for each in active if now - (each.next_fire_time or now) > LATE]
     if late:
-        oldest = min(each.next_fire_time or facts.now for each in late)
+        oldest = max(now - (each.next_fire_time or now) for each in late)
         yield OVERDUE.found(
-            f"{_listed(late)} should have fired, the first"
-            f" {duration_text(facts.now - oldest)} ago, and have not"
+            f"{_listed(late)} should have fired, the first {duration_text(oldest)} ago,"
+            " and have not"
         )
     over = [each for each in found if _is_over(each, facts)]
     if over:
@@ -355,11 +355,6 @@ def definitions(facts: Facts) -> Iterator[Finding]:
     paused = [each for each in found if each.state is DefinitionState.PAUSED]
     if paused:
         yield PAUSED.found(f"{_listed(paused)} are paused")
-
-
-def _is_overdue(definition: TaskDefinition, facts: Facts) -> bool:
-    at = definition.next_fire_time
-    return at is not None and facts.now - at > LATE
 
 
 def _is_over(definition: TaskDefinition, facts: Facts) -> bool:
@@ -374,11 +369,6 @@ def _is_over(definition: TaskDefinition, facts: Facts) -> bool:
     # It fires after the end of a run, so an open instance will make it fire again.
     is_open = Filter(definition_id=definition.id, states=OPEN)
     return not facts.store.select(is_open, limit=1)
-
-
-def _kind(definition: TaskDefinition) -> str:
-    assert isinstance(definition.trigger, UnknownTrigger)
-    return repr(definition.trigger.unknown_kind)
 
 
 def _so_many(found: Sequence[TaskDefinition]) -> str:
@@ -426,8 +416,14 @@ def running(facts: Facts) -> Iterator[Finding]:
     found = facts.store.select(
         CLAIMED, order=Order.EXPIRY, limit=_MOST, scan_limit=LOOKED_AT
     )
-    lapsed = [each for each in found if _has_lapsed(each, facts)]
-    stuck = [each for each in found if _is_stuck(each, facts) and each not in lapsed]
+    lapsed, stuck = [], []
+    for each in found:
+        longest = each.definition.expire_after or facts.expire_after
+        if each.expires_at is not None and facts.now - each.expires_at > _MARGIN:
+            lapsed.append(each)
+        # What is on a bus may wait there longer.
+        elif each.start_by is None and _run_for(each, facts) > longest + _MARGIN:
+            stuck.append(each)
     for each in lapsed[:SHOWN]:
         yield LAPSED_CLAIM.found(
             f"instance {each.id} of {_label(each.definition)} is node"
@@ -435,14 +431,17 @@ def running(facts: Facts) -> Iterator[Finding]:
             " over"
         )
     for each in stuck[:SHOWN]:
-        assert each.started_at is not None
         yield STUCK_RUN.found(
             f"instance {each.id} of {_label(each.definition)} has run for"
-            f" {duration_text(facts.now - each.started_at)}, past its expire_after",
+            f" {duration_text(_run_for(each, facts))}, past its expire_after",
             f"go_scheduler cancel {each.id}",
         )
     runs = Counted.up_to(_MOST - 1, len(found))
     yield well("running", f"{runs} run, or are about to")
+
+
+def _run_for(instance: TaskInstance, facts: Facts) -> timedelta:
+    return facts.now - (instance.started_at or facts.now)
 
 
 def failed(facts: Facts) -> Iterator[Finding]:
@@ -468,7 +467,9 @@ def skipped(facts: Facts) -> Iterator[Finding]:
         number = sum(each.count for each in records)
         count += number
         reason = records[0].reason if records else "nobody knows"
-        kind = MISFIRED if _is_too_late(reason) else SKIPPED
+        # Else a policy, an edit or a pause has meant it so.
+        is_late = reason.startswith(_LATE) and "; paused " not in reason
+        kind = MISFIRED if is_late else SKIPPED
         yield kind.found(
             f"{number:,} fire times of {_label(definition)} were skipped within a day,"
             f" the last as {reason}",
@@ -491,33 +492,13 @@ def _of_last_day(facts: Facts, outcome: Outcome) -> Sequence[TaskInstance]:
             limit=_MOST,
             scan_limit=ENDED_LOOKED_AT,
         )
-        found += [each for each in page if _end(each) >= since]
+        # A row that someone has changed by hand may lack its end.
+        ends = ((each, each.completed_at or each.execute_at) for each in page)
+        found += [each for each, end in ends if end >= since]
         position = page.next
         if position is None or len(found) >= _MOST or (position.at or since) < since:
             break
     return found
-
-
-def _end(instance: TaskInstance) -> datetime:
-    return instance.completed_at or instance.execute_at
-
-
-def _is_too_late(reason: str) -> bool:
-    """Whether a skip was not intended by a policy or a pause."""
-    return reason.startswith(_LATE) and "; paused " not in reason
-
-
-def _has_lapsed(instance: TaskInstance, facts: Facts) -> bool:
-    until = instance.expires_at
-    return until is not None and facts.now - until > _MARGIN
-
-
-def _is_stuck(instance: TaskInstance, facts: Facts) -> bool:
-    if instance.start_by is not None:
-        # It is on a bus, where it may wait longer.
-        return False
-    longest = instance.definition.expire_after or facts.expire_after
-    return facts.now - (instance.started_at or facts.now) > longest + _MARGIN
 
 
 _EXPIRE_AFTER = timedelta(minutes=5)
