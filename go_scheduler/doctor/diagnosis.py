@@ -574,22 +574,15 @@ def diagnose(
     if most < 1:
         raise ConfigurationError(f"most must be at least 1, not {shown(most)}")
     check_positive("expire_after", expire_after)
-    names = _names_of(handlers)
-    facts = Facts(store=store, names=names, most=most, expire_after=expire_after)
-    return Report(findings=tuple(_findings(store, facts, clock or SystemClock())))
-
-
-def _names_of(
-    handlers: HandlerRegistry | Collection[str] | None,
-) -> Collection[str] | None:
     if isinstance(handlers, HandlerRegistry):
-        return handlers.names
+        handlers = handlers.names
     if isinstance(handlers, str) or not isinstance(handlers, Collection | None):
         raise ConfigurationError(
             "handlers must be a HandlerRegistry, or a collection of names, not"
             f" {shown(handlers)}"
         )
-    return handlers
+    facts = Facts(store=store, names=handlers, most=most, expire_after=expire_after)
+    return Report(findings=tuple(_findings(store, facts, clock or SystemClock())))
 
 
 def _findings(store: Store, facts: Facts, clock: Clock) -> Iterator[Finding]:

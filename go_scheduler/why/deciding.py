@@ -17,7 +17,7 @@ from go_scheduler.why.answer import Because, Why
 from go_scheduler.why.facts import Obstacle, obstacle_of, of_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Sequence
     from datetime import datetime
     from uuid import UUID
 
@@ -104,7 +104,14 @@ def why_gone(tombstone: Tombstone, *, at: datetime) -> Why:
 
 def about(facts: Facts, instance: TaskInstance) -> Why:
     """The answer for an instance, by its state."""
-    answer = _BY_STATE[instance.state](facts, instance)
+    if instance.outcome is not None:
+        answer = _ended_instance(facts, instance)
+    elif instance.state in RUNS:
+        answer = _running(facts, instance)
+    elif instance.state is State.CLAIMED:
+        answer = _held(facts, instance)
+    else:
+        answer = _pending(facts, instance)
     text = answer.text
     if instance.backfilled is not None:
         text += " It was backfilled, by hand."
@@ -282,44 +289,34 @@ def _unknown_trigger(facts: Facts, trigger: UnknownTrigger) -> Why:
     return facts.answer(Because.UNKNOWN_TRIGGER, text, reason=trigger.reason)
 
 
-def _completed(facts: Facts, instance: TaskInstance) -> Why:
-    text = f"It has completed. {_run_of(facts, instance)}"
-    if instance.runs > 1:
-        text += f" It took {instance.runs} runs.{_last_error(instance)}"
-    since, until = instance.started_at, instance.completed_at
-    return facts.answer(Because.COMPLETED, text, instance, since=since, until=until)
-
-
-def _failed(facts: Facts, instance: TaskInstance) -> Why:
+def _ended_instance(facts: Facts, instance: TaskInstance) -> Why:
     runs = "1 run" if instance.runs == 1 else f"{instance.runs} runs"
-    last = f"{_last_error(instance)} {_run_of(facts, instance)}"
-    text = f"It has failed, after {runs}.{last}"
-    since, reason = instance.completed_at, instance.error
-    return facts.answer(Because.FAILED, text, instance, since=since, reason=reason)
-
-
-def _cancelled(facts: Facts, instance: TaskInstance) -> Why:
-    since = instance.completed_at
-    text = f"It was cancelled at {facts.times(since)}."
-    return facts.answer(Because.CANCELLED, text, instance, since=since)
-
-
-def _skipped(facts: Facts, instance: TaskInstance) -> Why:
-    record = instance.skipped
-    if record is None:
-        since = instance.completed_at
-        text = f"It was skipped at {facts.times(since)}."
-        return facts.answer(Because.SKIPPED, text, instance, since=since)
-    first, last, reason = facts.times(record.first), record.last, record.reason
-    what = "The fire time at" if instance.fire_time else "What was to run at"
-    text = f"{what} {first} was skipped: {reason}."
-    if record.count > 1:
-        text = (
-            f"{record.count} fire times were skipped, from {first} to"
-            f" {facts.times(last)}: {reason}."
-        )
-    since, because = record.first, Because.SKIPPED
-    return facts.answer(because, text, instance, since=since, until=last, reason=reason)
+    last, ran = _last_error(instance), _run_of(facts, instance)
+    record, reason = instance.skipped, None
+    since, until = instance.completed_at, None
+    if instance.state is State.COMPLETED:
+        text = f"It has completed. {ran}"
+        since, until = instance.started_at, instance.completed_at
+        if instance.runs > 1:
+            text += f" It took {runs}.{last}"
+    elif instance.state is State.FAILED:
+        text = f"It has failed, after {runs}.{last} {ran}"
+        reason = instance.error
+    elif record is None:
+        text = f"It was {instance.state} at {facts.times(since)}."
+    else:
+        since, until, reason = record.first, record.last, record.reason
+        what = "The fire time at" if instance.fire_time else "What was to run at"
+        text = f"{what} {facts.times(since)} was skipped: {reason}."
+        if record.count > 1:
+            text = (
+                f"{record.count} fire times were skipped, from {facts.times(since)} to"
+                f" {facts.times(until)}: {reason}."
+            )
+    because = Because(instance.state.value)
+    return facts.answer(
+        because, text, instance, since=since, until=until, reason=reason
+    )
 
 
 def _running(facts: Facts, instance: TaskInstance) -> Why:
@@ -416,17 +413,6 @@ def _parked(facts: Facts, instance: TaskInstance) -> Why:
     reason = instance.error
     answer = facts.answer(Because.PARKED, text, instance, since=since, reason=reason)
     return replace(answer, holder=holder)
-
-
-_BY_STATE: Mapping[State, Callable[[Facts, TaskInstance], Why]] = {
-    State.COMPLETED: _completed,
-    State.FAILED: _failed,
-    State.CANCELLED: _cancelled,
-    State.SKIPPED: _skipped,
-    **dict.fromkeys(RUNS, _running),
-    State.CLAIMED: _held,
-    State.PENDING: _pending,
-}
 
 
 def _run_of(facts: Facts, instance: TaskInstance) -> str:

@@ -42,7 +42,7 @@ class Obstacle(StrEnum):
 def obstacle_of(
     takers: Sequence[NodeInfo], queue: str, name: str | None
 ) -> Obstacle | None:
-    """Why none of these nodes would run what has a name in a queue; None: one would."""
+    """Why no such node would run a definition in this queue; None: one would."""
     if not takers:
         return Obstacle.NO_NODES
     serving = [each for each in takers if each.serves(queue)]
@@ -149,18 +149,14 @@ class Facts:
 
     def _before(self) -> datetime | None:
         """The latest fire time before the instant, however long ago."""
-        step = _FIRST_STEP
-        while step < self.at - _BEGINNING:
+        found, step = None, _FIRST_STEP
+        while found is None or found >= self.at:
+            if step >= self.at - _BEGINNING:
+                return None
             found = self.next_after(self.at - step)
-            if found is not None and found < self.at:
-                return self._latest(found)
             step *= 2
-        return None
-
-    def _latest(self, known: datetime) -> datetime | None:
-        """The latest fire time before the instant, from an earlier one."""
-        until = self.at - MICROSECOND
-        return self._asked(lambda trigger: latest_fire_time(trigger, known, until))
+        low, until = found, self.at - MICROSECOND
+        return self._asked(lambda it: latest_fire_time(it, low, until))
 
     def _asked(self, question: Callable[[Trigger], _T]) -> _T | None:
         """The answer of the trigger; None: it fails, which must not fail the rest."""
