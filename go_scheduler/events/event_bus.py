@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from go_scheduler.clock import ZERO, DrivingClock, SystemClock
 from go_scheduler.errors import StoreError
+from go_scheduler.events.instance_events import RunEnded
 from go_scheduler.events.listening import Instrument
-from go_scheduler.events.log import Log, RunLog
+from go_scheduler.events.log import Log, log_run
 from go_scheduler.events.node_events import (
     LoopFailed,
     LoopRecovered,
@@ -231,7 +232,7 @@ class Events:
             for delivery, each in zip(self._deliveries, listeners, strict=True)
         ]
         if log_runs:
-            self._takers.append((RunLog().hear, RunLog.HEARD))
+            self._takers.append((log_run, (RunEnded,)))
         instruments = (each for each in listeners if isinstance(each, Instrument))
         self.instrument = next(instruments, None)
         self.count_fired: Callable[[Sequence[Any]], None] = lambda firings: None

@@ -120,8 +120,9 @@ def delivery(deliveries: Making, listener: Noting) -> Delivery:
 
 
 def test_a_listener_is_told_in_order_on_a_daemon_of_its_own(
-    delivery: Delivery, listener: Noting, clock: Ahead
+    delivery: Delivery, listener: Noting, clock: Ahead, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(event_bus, "_IDLE", 2 * LONG)
     for number in range(5):
         delivery.put(event(number))
     delivery.close(clock.elapsed() + LONG)
