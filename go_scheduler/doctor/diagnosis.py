@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 from go_scheduler.checks import check_made, check_positive, check_type
 from go_scheduler.client.nodes import node_info
 from go_scheduler.client.views import backlog_of
-from go_scheduler.clock import ZERO, Clock, SystemClock
+from go_scheduler.clock import ZERO, Clock, StoreClock, SystemClock
 from go_scheduler.errors import ConfigurationError, StoreError
 from go_scheduler.formatting import duration_text, shown, summary
 from go_scheduler.handlers.registry import HandlerRegistry
@@ -198,7 +198,6 @@ KINDS = tuple(dict.fromkeys([*OF_STORES, *_OWN]))
 
 
 _DRIVERS = ("SQLAlchemy", "psycopg", "sqlalchemy-cockroachdb")
-_READINGS = 5
 LARGE_OFFSET = timedelta(seconds=1)
 """Clocks that differ by more are reported."""
 
@@ -211,17 +210,11 @@ def versions() -> Iterator[Finding]:
 
 
 def clocks(store: Store, clock: Clock) -> Iterator[Finding]:
-    """How far the clock of the store is from the clock of this machine.
-
-    Of several readings the one with the shortest round trip counts.
-    """
-    readings = []
-    for _ in range(_READINGS):
-        sent = clock.elapsed()
-        told = store.now()
-        round_trip = clock.elapsed() - sent
-        readings.append((round_trip, told + round_trip / 2 - clock.now()))
-    round_trip, offset = min(readings)
+    """How far the clock of the store is from the clock of this machine."""
+    copy = StoreClock(clock, store.now)
+    copy.refresh()
+    round_trip = copy.round_trip
+    offset = copy.now() + round_trip / 2 - clock.now()
     yield well("connection", f"it answers within {duration_text(round_trip)}")
     ahead = "ahead of" if offset > ZERO else "behind"
     seen = f"the store's clock is {duration_text(abs(offset))} {ahead} this machine's"
