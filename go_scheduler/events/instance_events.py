@@ -482,7 +482,7 @@ class StatusRefused(Event):
         return Line(
             WARNING,
             "a status of worker %(worker)s of instance %(instance_id)s, attempt"
-            " %(attempt)d, is not recorded: %(reason)s",
+            " %(attempt)s, is not recorded: %(reason)s",
             ids=("instance_id", "attempt", "worker"),
         )
 

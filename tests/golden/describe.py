@@ -678,6 +678,7 @@ def _logged(event: Any) -> set[str]:
     def take(record: logging.LogRecord) -> bool:
         of = "".join(f" {each}" for each in sorted(vars(record).keys() - _OF_RECORDS))
         found.add(f"is logged: {record.levelname}{of and ' with'}{of}")
+        assert record.getMessage(), "its text has a place for what the event says"
         return False
 
     log = logging.getLogger("go_scheduler.golden")
