@@ -63,13 +63,10 @@ class UnservedQueues:
         if self._looked is not None and elapsed - self._looked < _EVERY:
             return
         self._looked = elapsed
-        # If this node serves all that is due, the other nodes do not matter.
-        others = self._store.list_due_queues(apart_from=own)
-        served = self._served(own) if others else None
-        unserved = () if served is None else self._find(served)
+        unserved, served = self._unserved(own)
         self._since = {each: self._since.get(each, elapsed) for each in unserved}
         texts = {
-            queue: _text(queue, served or ())
+            queue: _text(queue, served)
             for queue, since in self._since.items()
             if elapsed - since >= _PATIENCE
         }
@@ -77,25 +74,25 @@ class UnservedQueues:
             self._events.tell(QueueUnserved(queue=queue, text=texts[queue]))
         self._texts = texts
 
-    def _served(self, own: Collection[str]) -> set[str] | None:
-        """The queues of all living nodes; None: those of one are not known."""
-        served = set(own)
-        for contact in self._store.list_contacts(within=_ALIVE):
-            announced = contact.announced
-            if announced.queues is None:
-                return None
-            if not announced.stopping:
-                served.update(announced.queues)
-        return served
-
-    def _find(self, served: set[str]) -> Sequence[str]:
+    def _unserved(self, own: Collection[str]) -> tuple[Sequence[str], Collection[str]]:
+        """The queues that have something due and no node, and those that have one."""
         found: list[str] = []
+        served = set(own)
+        # If this node serves all that is due, the other nodes do not matter.
+        if not self._store.list_due_queues(apart_from=own):
+            return found, served
+        for contact in self._store.list_contacts(within=_ALIVE):
+            if contact.announced.queues is None:
+                # It may serve all queues.
+                return found, served
+            if not contact.announced.stopping:
+                served.update(contact.announced.queues)
         while len(found) < _MOST:
             more = self._store.list_due_queues(apart_from=served.union(found))
             if not more:
                 break
             found += more
-        return found
+        return found, served
 
 
 def _text(queue: str, served: Collection[str]) -> str:

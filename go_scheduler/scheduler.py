@@ -17,11 +17,10 @@ from go_scheduler.client.on_demand import Tasks
 from go_scheduler.clock import Clock, DrivingClock, SystemClock, check_same
 from go_scheduler.errors import ConfigurationError, StoreError, StoreUnavailableError
 from go_scheduler.events.event_bus import Events
-from go_scheduler.events.health_warnings import HealthWarnings
 from go_scheduler.events.listening import checked_listeners
 from go_scheduler.events.node_events import NoticeGiven
 from go_scheduler.handlers.registry import NAMELESS, HandlerRegistry, check_handler
-from go_scheduler.health import Health, not_running
+from go_scheduler.health import Health, HealthWarnings, not_running
 from go_scheduler.lifecycle import Lifecycle, forked
 from go_scheduler.node import Node
 from go_scheduler.policies import CatchUp, RetryPolicy

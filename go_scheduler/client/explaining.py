@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import datetime, timedelta
-from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING
 from uuid import UUID
@@ -78,21 +77,30 @@ class Explaining(Nodes):
             ConfigurationError: An argument is wrong.
         """
         # Imported when first used: it loads triggers that not everybody uses.
-        from go_scheduler.why.deciding import why_now, why_then
+        from go_scheduler.why.deciding import about, why_gone, why_now, why_then
 
         check_definition_id(definition_id)
         check_type("machines", machines, bool)
         asked = None if at is None else utc(at, name="at")
         store = self._ready()
-        facts = partial(self._facts, store, machines)
         try:
             definition = store.get_definition(definition_id)
         except TaskDefinitionNotFoundError:
-            return _why_other(store, definition_id, asked or store.now(), facts)
+            for tombstone in store.list_tombstones([definition_id]):
+                return why_gone(tombstone, at=asked or store.now())
+            try:
+                instance = store.get_instance(definition_id)
+            except TaskInstanceNotFoundError:
+                raise TaskDefinitionNotFoundError(definition_id) from None
+            facts = self._facts(store, instance.definition, [instance], machines)
+            # Without what the caller may not know.
+            return about(facts, facts.instances[0])
         if asked is None:
-            return why_now(facts(definition, _standing(store, definition)))
+            standing = _standing(store, definition)
+            return why_now(self._facts(store, definition, standing, machines))
         around = _around(store, definition, asked)
-        return why_then(replace(facts(definition, around), at=asked))
+        facts = self._facts(store, definition, around, machines)
+        return why_then(replace(facts, at=asked))
 
     awhy = awaitable(why)
     """Await what ``why`` does; see there."""
@@ -188,22 +196,23 @@ class Explaining(Nodes):
     def _facts(
         self,
         store: Store,
-        machines: bool,
         definition: TaskDefinition,
         instances: Sequence[TaskInstance],
+        machines: bool,
     ) -> Facts:
         from go_scheduler.why.facts import Facts
 
+        slots = (slot_taken_by(each) for each in instances if each.parked)
+        slot = next(filter(None, slots), None)
+        holder = None if slot is None else store.slot_holder(slot)
         # Read after what it is compared with, so that nothing lies in the future.
         nodes = self.nodes()
         if not machines:
             nodes = [replace(each, host=None, pid=None) for each in nodes]
             # The reason of a give-back may name the host of a bus.
             instances = [replace(each, given_back=None) for each in instances]
+            holder = holder and replace(holder, given_back=None)
         most = definition.max_queue
-        holder = _holder(store, instances)
-        if holder is not None and not machines:
-            holder = replace(holder, given_back=None)
         now = store.now()
         return Facts(
             definition=definition,
@@ -215,25 +224,6 @@ class Explaining(Nodes):
             retention=self._retention,
             waiting=most and count_unstarted(store, definition.id, most=most),
         )
-
-
-def _why_other(
-    store: Store, id: UUID, at: datetime, facts: Callable[..., Facts]
-) -> Why:
-    """Answer about a definition that is gone, or about an instance."""
-    from go_scheduler.why.about_instance import about
-    from go_scheduler.why.deciding import why_gone
-
-    for tombstone in store.list_tombstones([id]):
-        return why_gone(tombstone, at=at)
-    try:
-        instance = store.get_instance(id)
-    except TaskInstanceNotFoundError:
-        raise TaskDefinitionNotFoundError(id) from None
-    known = facts(instance.definition, [instance])
-    # Without what the caller may not know.
-    [instance] = known.instances
-    return about(known, instance)
 
 
 def _standing(store: Store, definition: TaskDefinition) -> Sequence[TaskInstance]:
@@ -283,12 +273,3 @@ def _around(
 def _once(*lists: Sequence[TaskInstance]) -> Sequence[TaskInstance]:
     """All instances that were read, each once, in the order of reading."""
     return list({each.id: each for each in chain(*lists)}.values())
-
-
-def _holder(store: Store, instances: Sequence[TaskInstance]) -> TaskInstance | None:
-    """The instance that parked ones wait for; these are of one definition."""
-    for each in instances:
-        slot = slot_taken_by(each)
-        if each.parked and slot is not None:
-            return store.slot_holder(slot)
-    return None

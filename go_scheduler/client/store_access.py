@@ -11,7 +11,7 @@ from go_scheduler.client.awaitable import awaitable
 from go_scheduler.events.definition_events import Change, DefinitionChanged
 from go_scheduler.events.event import of_definition
 from go_scheduler.events.event_bus import LOG_ALONE, Events, Teller
-from go_scheduler.events.instrument import Instrument, Put
+from go_scheduler.events.listening import Instrument, Put
 from go_scheduler.running.withdrawing import Edit, Kind, withdraw
 from go_scheduler.stores.base import Store, transactional
 from go_scheduler.stores.filters import DefinitionFilter

@@ -28,7 +28,7 @@ from go_scheduler.working.worker import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
 
-    from go_scheduler.events.instrument import Instrument
+    from go_scheduler.events.listening import Instrument
 
 _LOG = logging.getLogger("go_scheduler.dispatch.worker")
 

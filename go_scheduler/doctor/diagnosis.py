@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import sys
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import timedelta
-from functools import cached_property
+from functools import cached_property, partial
 from importlib import metadata
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from go_scheduler.checks import check_made, check_positive, check_type
 from go_scheduler.client.nodes import node_info
 from go_scheduler.client.views import backlog_of
-from go_scheduler.clock import ZERO, Clock, SystemClock
+from go_scheduler.clock import ZERO, Clock, StoreClock, SystemClock
 from go_scheduler.errors import ConfigurationError, StoreError
 from go_scheduler.formatting import duration_text, shown, summary
 from go_scheduler.handlers.registry import HandlerRegistry
@@ -33,15 +33,17 @@ from go_scheduler.stores.findings import (
     well,
 )
 from go_scheduler.triggers.on_demand import OnDemandTrigger
-from go_scheduler.triggers.stored import UnknownTrigger
+from go_scheduler.triggers.stored import UnknownTrigger, dump_trigger
 from go_scheduler.version import __version__
+from go_scheduler.why.facts import Obstacle, obstacle_of, of_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from datetime import datetime
 
     from go_scheduler.models import NodeInfo, TaskDefinition, TaskInstance
 
+_T = TypeVar("_T")
 _PAGE = 1000
 
 
@@ -196,7 +198,6 @@ KINDS = tuple(dict.fromkeys([*OF_STORES, *_OWN]))
 
 
 _DRIVERS = ("SQLAlchemy", "psycopg", "sqlalchemy-cockroachdb")
-_READINGS = 5
 LARGE_OFFSET = timedelta(seconds=1)
 """Clocks that differ by more are reported."""
 
@@ -209,19 +210,11 @@ def versions() -> Iterator[Finding]:
 
 
 def clocks(store: Store, clock: Clock) -> Iterator[Finding]:
-    """How far the clock of the store is from the clock of this machine.
-
-    Of several readings the one with the shortest round trip counts.
-    """
-    best: tuple[timedelta, timedelta] | None = None
-    for _ in range(_READINGS):
-        sent = clock.elapsed()
-        told = store.now()
-        round_trip = clock.elapsed() - sent
-        offset = told + round_trip / 2 - clock.now()
-        best = min(best or (round_trip, offset), (round_trip, offset))
-    assert best is not None
-    round_trip, offset = best
+    """How far the clock of the store is from the clock of this machine."""
+    copy = StoreClock(clock, store.now)
+    copy.refresh()
+    round_trip = copy.round_trip
+    offset = copy.now() + round_trip / 2 - clock.now()
     yield well("connection", f"it answers within {duration_text(round_trip)}")
     ahead = "ahead of" if offset > ZERO else "behind"
     seen = f"the store's clock is {duration_text(abs(offset))} {ahead} this machine's"
@@ -249,59 +242,30 @@ def nodes(facts: Facts) -> Iterator[Finding]:
     versions = sorted({str(each.version) for each in living})
     if len(versions) > 1:
         yield VERSIONS_DIFFER.found(f"nodes are of version {', '.join(versions)}")
-    unserved: Counter[str] = Counter()
-    unknown: Counter[tuple[str, str | None]] = Counter()
-    for each in facts.active:
-        serving = [node for node in living if node.serves(each.queue)]
-        if not serving:
-            unserved[each.queue] += 1
-        elif _is_unknown(each, serving):
-            unknown[each.queue, each.name] += 1
-    for queue, count in unserved.most_common(SHOWN):
+
+    def meets(obstacle: Obstacle, of: TaskDefinition) -> bool:
+        return obstacle_of(living, of.queue, of.name) is obstacle
+
+    unserved = [each for each in facts.active if meets(Obstacle.QUEUE_UNSERVED, each)]
+    for group in _most(unserved, lambda each: each.queue):
         yield QUEUE_UNSERVED.found(
-            f"no living node serves queue {queue!r}, in which {_so_many(count)}"
-            f" {'runs' if count == 1 else 'run'}"
+            f"no living node serves queue {group[0].queue!r}, in which"
+            f" {_so_many(group)} {'runs' if len(group) == 1 else 'run'}"
         )
-    for queue in _due_elsewhere(facts) - unserved.keys():
-        yield QUEUE_UNSERVED.found(
-            f"no living node serves queue {queue!r}, in which something is due"
+    if all(each.queues is not None for each in living):
+        served = {queue for each in living for queue in each.queues or ()}
+        due = set(facts.store.list_due_queues(apart_from=served))
+        for queue in due.difference(each.queue for each in unserved):
+            yield QUEUE_UNSERVED.found(
+                f"no living node serves queue {queue!r}, in which something is due"
+            )
+    lacks = partial(meets, Obstacle.NAME_UNKNOWN)
+    for of, number in _without_handler(facts, lacks, by_queue=True):
+        kind = NAMELESS if of.name is None else NAME_UNKNOWN
+        yield kind.found(
+            f"no living node that serves queue {of.queue!r} has a handler for"
+            f" {of_name(of.name)}{number}"
         )
-    for (queue, name), count in unknown.most_common(SHOWN):
-        yield _nobody_has(queue, name, _so_many_of(name, count, facts, queue))
-    # A one-off that has fired is no longer an active definition.
-    waiting = Counter(
-        (each.definition.queue, each.definition.name)
-        for each in facts.waiting
-        if _is_unknown(each.definition, living)
-    )
-    for (queue, name), count in waiting.most_common(SHOWN):
-        if (queue, name) not in unknown:
-            of = ": " if name is None else ", "
-            yield _nobody_has(queue, name, of + _so_many_wait(count))
-
-
-def _is_unknown(definition: TaskDefinition, living: Sequence[NodeInfo]) -> bool:
-    """Whether nodes serve its queue, but none of them has its handler."""
-    serving = [node for node in living if node.serves(definition.queue)]
-    return bool(serving) and not any(node.knows(definition.name) for node in serving)
-
-
-def _nobody_has(queue: str, name: str | None, of: str) -> Finding:
-    kind = NAMELESS if name is None else NAME_UNKNOWN
-    return kind.found(
-        f"no living node that serves queue {queue!r} has a handler for"
-        f" {_runs_of(name)}{of}"
-    )
-
-
-def _due_elsewhere(facts: Facts) -> set[str]:
-    """Queues in which something is due and that no node serves."""
-    served: set[str] = set()
-    for each in facts.nodes:
-        if each.queues is None:
-            return set()
-        served.update(each.queues)
-    return set(facts.store.list_due_queues(apart_from=served))
 
 
 def names(facts: Facts) -> Iterator[Finding]:
@@ -309,22 +273,56 @@ def names(facts: Facts) -> Iterator[Finding]:
     known = facts.names
     if known is None:
         return
-    lacking = Counter(each.name for each in facts.active if each.name not in known)
-    named = [each.definition.name for each in facts.waiting]
-    waiting = Counter(each for each in named if each not in {*known, *lacking})
-    for name, of in (
-        *((n, _so_many_of(n, count, facts)) for n, count in lacking.most_common(SHOWN)),
-        *((n, f": {_so_many_wait(count)}") for n, count in waiting.most_common(SHOWN)),
-    ):
-        kind = NAMELESS_UNREGISTERED if name is None else NAME_UNREGISTERED
-        yield kind.found(f"the handlers have none for {_runs_of(name)}{of}")
-    if not (lacking or waiting):
+    lacking = list(
+        _without_handler(facts, lambda each: each.name not in known, by_queue=False)
+    )
+    for of, number in lacking:
+        kind = NAMELESS_UNREGISTERED if of.name is None else NAME_UNREGISTERED
+        yield kind.found(f"the handlers have none for {of_name(of.name)}{number}")
+    if not lacking:
         yield well("handlers", "there is one for each active definition")
+
+
+def _without_handler(
+    facts: Facts, lacks: Callable[[TaskDefinition], bool], *, by_queue: bool
+) -> Iterator[tuple[TaskDefinition, str]]:
+    """A definition of each name that lacks a handler, and how many there are.
+
+    Args:
+        facts: Those of the schedule.
+        lacks: Whether there is no handler for a definition.
+        by_queue: Whether a name counts in each queue by itself.
+    """
+
+    def key(of: TaskDefinition) -> object:
+        return of.name, by_queue and of.queue
+
+    lacking = [each for each in facts.active if lacks(each)]
+    for group in _most(lacking, key):
+        number = f", of which there are {_so_many(group)}"
+        yield group[0], f": {_listed(group)}" if group[0].name is None else number
+    # A one-off that has fired is no longer an active definition.
+    found = {key(each) for each in lacking}
+    waiting = [each.definition for each in facts.waiting if lacks(each.definition)]
+    for group in _most([each for each in waiting if key(each) not in found], key):
+        number = f"{len(group):,} instances wait"
+        if len(group) == 1:
+            number = "1 instance waits"
+        is_named = by_queue and group[0].name is not None
+        yield group[0], f", {number}" if is_named else f": {number}"
+
+
+def _most(found: Iterable[_T], key: Callable[[_T], object]) -> Sequence[Sequence[_T]]:
+    """The largest groups of what has the same key, the largest first."""
+    groups: defaultdict[object, list[_T]] = defaultdict(list)
+    for each in found:
+        groups[key(each)].append(each)
+    return sorted(groups.values(), key=len, reverse=True)[:SHOWN]
 
 
 def definitions(facts: Facts) -> Iterator[Finding]:
     """Which definitions are overdue, paused, or never fire again."""
-    found, active = facts.definitions, facts.active
+    found, active, now = facts.definitions, facts.active, facts.now
     if len(found) >= facts.most:
         yield NOT_ALL_READ.found(
             f"of the definitions the first {facts.most:,} were read"
@@ -332,15 +330,17 @@ def definitions(facts: Facts) -> Iterator[Finding]:
     yield well("definitions", f"{len(found):,} were read, {len(active):,} are active")
     unknown = [each for each in active if isinstance(each.trigger, UnknownTrigger)]
     if unknown:
-        kinds = ", ".join(sorted({_kind(each) for each in unknown}))
-        whose = f"the trigger of {_listed(unknown)}"
-        yield TRIGGER_UNKNOWN.found(f"{whose} is unknown here, of the kind {kinds}")
-    late = [each for each in active if _is_overdue(each, facts)]
+        kinds = sorted({dump_trigger(each.trigger)[0] for each in unknown})
+        yield TRIGGER_UNKNOWN.found(
+            f"the trigger of {_listed(unknown)} is unknown here, of the kind"
+            f" {', '.join(map(repr, kinds))}"
+        )
+    late = [each for each in active if now - (each.next_fire_time or now) > LATE]
     if late:
-        oldest = min(each.next_fire_time or facts.now for each in late)
+        oldest = max(now - (each.next_fire_time or now) for each in late)
         yield OVERDUE.found(
-            f"{_listed(late)} should have fired, the first"
-            f" {duration_text(facts.now - oldest)} ago, and have not"
+            f"{_listed(late)} should have fired, the first {duration_text(oldest)} ago,"
+            " and have not"
         )
     over = [each for each in found if _is_over(each, facts)]
     if over:
@@ -348,11 +348,6 @@ def definitions(facts: Facts) -> Iterator[Finding]:
     paused = [each for each in found if each.state is DefinitionState.PAUSED]
     if paused:
         yield PAUSED.found(f"{_listed(paused)} are paused")
-
-
-def _is_overdue(definition: TaskDefinition, facts: Facts) -> bool:
-    at = definition.next_fire_time
-    return at is not None and facts.now - at > LATE
 
 
 def _is_over(definition: TaskDefinition, facts: Facts) -> bool:
@@ -369,39 +364,15 @@ def _is_over(definition: TaskDefinition, facts: Facts) -> bool:
     return not facts.store.select(is_open, limit=1)
 
 
-def _kind(definition: TaskDefinition) -> str:
-    assert isinstance(definition.trigger, UnknownTrigger)
-    return repr(definition.trigger.unknown_kind)
-
-
-def _runs_of(name: str | None) -> str:
-    return "definitions without a name" if name is None else repr(name)
-
-
-def _so_many_of(
-    name: str | None, count: int, facts: Facts, queue: str | None = None
-) -> str:
-    """The number of definitions of a name; without a name, which they are."""
-    if name is not None:
-        return f", of which there are {_so_many(count)}"
-    nameless = [each for each in facts.active if each.name is None]
-    of = [each for each in nameless if queue in (None, each.queue)]
-    return f": {_listed(of)}"
-
-
-def _so_many_wait(count: int) -> str:
-    return "1 instance waits" if count == 1 else f"{count:,} instances wait"
-
-
-def _so_many(count: int) -> str:
-    return "1 definition" if count == 1 else f"{count:,} definitions"
+def _so_many(found: Sequence[TaskDefinition]) -> str:
+    return "1 definition" if len(found) == 1 else f"{len(found):,} definitions"
 
 
 def _listed(definitions: Sequence[TaskDefinition]) -> str:
     """Their number, and the names of the first."""
     named = ", ".join(map(_label, definitions[:SHOWN]))
     more = ", …" if len(definitions) > SHOWN else ""
-    return f"{_so_many(len(definitions))} ({named}{more})"
+    return f"{_so_many(definitions)} ({named}{more})"
 
 
 def _label(definition: TaskDefinition) -> str:
@@ -438,8 +409,14 @@ def running(facts: Facts) -> Iterator[Finding]:
     found = facts.store.select(
         CLAIMED, order=Order.EXPIRY, limit=_MOST, scan_limit=LOOKED_AT
     )
-    lapsed = [each for each in found if _has_lapsed(each, facts)]
-    stuck = [each for each in found if _is_stuck(each, facts) and each not in lapsed]
+    lapsed, stuck = [], []
+    for each in found:
+        longest = each.definition.expire_after or facts.expire_after
+        if each.expires_at is not None and facts.now - each.expires_at > _MARGIN:
+            lapsed.append(each)
+        # What is on a bus may wait there longer.
+        elif each.start_by is None and _run_for(each, facts) > longest + _MARGIN:
+            stuck.append(each)
     for each in lapsed[:SHOWN]:
         yield LAPSED_CLAIM.found(
             f"instance {each.id} of {_label(each.definition)} is node"
@@ -447,20 +424,23 @@ def running(facts: Facts) -> Iterator[Finding]:
             " over"
         )
     for each in stuck[:SHOWN]:
-        assert each.started_at is not None
         yield STUCK_RUN.found(
             f"instance {each.id} of {_label(each.definition)} has run for"
-            f" {duration_text(facts.now - each.started_at)}, past its expire_after",
+            f" {duration_text(_run_for(each, facts))}, past its expire_after",
             f"go_scheduler cancel {each.id}",
         )
     runs = Counted.up_to(_MOST - 1, len(found))
     yield well("running", f"{runs} run, or are about to")
 
 
+def _run_for(instance: TaskInstance, facts: Facts) -> timedelta:
+    return facts.now - (instance.started_at or facts.now)
+
+
 def failed(facts: Facts) -> Iterator[Finding]:
     """Which instances failed within the last day, by definition."""
     found = _of_last_day(facts, Outcome.FAILED)
-    for instances in _by_definition(found):
+    for instances in _most(found, lambda each: each.definition.id):
         last = instances[0]
         yield FAILING.found(
             f"{len(instances):,} of {_label(last.definition)} failed within a day, the"
@@ -473,13 +453,16 @@ def failed(facts: Facts) -> Iterator[Finding]:
 def skipped(facts: Facts) -> Iterator[Finding]:
     """Which fire times were skipped within the last day, by definition."""
     count = 0
-    for instances in _by_definition(_of_last_day(facts, Outcome.SKIPPED)):
+    found = _of_last_day(facts, Outcome.SKIPPED)
+    for instances in _most(found, lambda each: each.definition.id):
         definition = instances[0].definition
         records = [each.skipped for each in instances if each.skipped is not None]
         number = sum(each.count for each in records)
         count += number
         reason = records[0].reason if records else "nobody knows"
-        kind = MISFIRED if _is_too_late(reason) else SKIPPED
+        # Else a policy, an edit or a pause has meant it so.
+        is_late = reason.startswith(_LATE) and "; paused " not in reason
+        kind = MISFIRED if is_late else SKIPPED
         yield kind.found(
             f"{number:,} fire times of {_label(definition)} were skipped within a day,"
             f" the last as {reason}",
@@ -502,41 +485,13 @@ def _of_last_day(facts: Facts, outcome: Outcome) -> Sequence[TaskInstance]:
             limit=_MOST,
             scan_limit=ENDED_LOOKED_AT,
         )
-        found += [each for each in page if _end(each) >= since]
+        # A row that someone has changed by hand may lack its end.
+        ends = ((each, each.completed_at or each.execute_at) for each in page)
+        found += [each for each, end in ends if end >= since]
         position = page.next
         if position is None or len(found) >= _MOST or (position.at or since) < since:
             break
     return found
-
-
-def _end(instance: TaskInstance) -> datetime:
-    return instance.completed_at or instance.execute_at
-
-
-def _by_definition(found: Sequence[TaskInstance]) -> Sequence[Sequence[TaskInstance]]:
-    """The definitions with the most of these instances, each with its instances."""
-    by_definition: defaultdict[object, list[TaskInstance]] = defaultdict(list)
-    for each in found:
-        by_definition[each.definition.id].append(each)
-    return sorted(by_definition.values(), key=len, reverse=True)[:SHOWN]
-
-
-def _is_too_late(reason: str) -> bool:
-    """Whether a skip was not intended by a policy or a pause."""
-    return reason.startswith(_LATE) and "; paused " not in reason
-
-
-def _has_lapsed(instance: TaskInstance, facts: Facts) -> bool:
-    until = instance.expires_at
-    return until is not None and facts.now - until > _MARGIN
-
-
-def _is_stuck(instance: TaskInstance, facts: Facts) -> bool:
-    if instance.start_by is not None:
-        # It is on a bus, where it may wait longer.
-        return False
-    longest = instance.definition.expire_after or facts.expire_after
-    return facts.now - (instance.started_at or facts.now) > longest + _MARGIN
 
 
 _EXPIRE_AFTER = timedelta(minutes=5)
@@ -612,22 +567,15 @@ def diagnose(
     if most < 1:
         raise ConfigurationError(f"most must be at least 1, not {shown(most)}")
     check_positive("expire_after", expire_after)
-    names = _names_of(handlers)
-    facts = Facts(store=store, names=names, most=most, expire_after=expire_after)
-    return Report(findings=tuple(_findings(store, facts, clock or SystemClock())))
-
-
-def _names_of(
-    handlers: HandlerRegistry | Collection[str] | None,
-) -> Collection[str] | None:
     if isinstance(handlers, HandlerRegistry):
-        return handlers.names
+        handlers = handlers.names
     if isinstance(handlers, str) or not isinstance(handlers, Collection | None):
         raise ConfigurationError(
             "handlers must be a HandlerRegistry, or a collection of names, not"
             f" {shown(handlers)}"
         )
-    return handlers
+    facts = Facts(store=store, names=handlers, most=most, expire_after=expire_after)
+    return Report(findings=tuple(_findings(store, facts, clock or SystemClock())))
 
 
 def _findings(store: Store, facts: Facts, clock: Clock) -> Iterator[Finding]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
+from logging import ERROR, INFO, WARNING
 from uuid import UUID
 
-from go_scheduler.events.event import DefinitionEvent, Event
+from go_scheduler.events.event import DefinitionEvent, Event, Line
 from go_scheduler.policies import Overlap
 
 
@@ -79,6 +80,16 @@ class DeclarationOutdated(Event):
     version: int | None
     stored: int
 
+    @property
+    def _line(self) -> Line:
+        is_one = self.version is not None
+        return Line(
+            # With versions this is normal in a rolling deploy.
+            INFO if is_one else WARNING,
+            "the set of %(owner)s was declared at version %(stored)d: what is declared"
+            f" {'at %(version)d' if is_one else 'without one'} changes nothing",
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DefinitionCompleted(DefinitionEvent):
@@ -88,6 +99,12 @@ class DefinitionCompleted(DefinitionEvent):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DefinitionLocked(DefinitionEvent):
     """Its firing has to wait: another transaction has locked it for about a second."""
+
+    _line = Line(
+        WARNING,
+        "definition %(definition_id)s: another transaction has locked it, its firing"
+        " has to wait",
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,6 +123,12 @@ class DefinitionSetAside(DefinitionEvent):
     error: str
     exception: BaseException = field(repr=False, compare=False)
 
+    _line = Line(
+        ERROR,
+        "definition %(definition_id)s cannot fire and is left alone for"
+        " %(retry_in)d s: %(exception)r",
+    )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TriggerFailed(DefinitionEvent):
@@ -120,6 +143,12 @@ class TriggerFailed(DefinitionEvent):
 
     error: str
     exception: BaseException = field(repr=False, compare=False)
+
+    _line = Line(
+        ERROR,
+        "definition %(definition_id)s: its trigger failed, it fires again in a minute:"
+        " %(exception)r",
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,6 +199,12 @@ class InstancesBackfilled(DefinitionEvent):
     overlap: Overlap
     joined: bool
 
+    _line = Line(
+        INFO,
+        "%(what)s: %(count)d of its fire times from %(first)s to %(last)s are run after"
+        " all, by hand",
+    )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceSkipped(DefinitionEvent):
@@ -197,6 +232,15 @@ class InstanceSkipped(DefinitionEvent):
     added: bool = False
     joined: bool = False
 
+    @property
+    def _line(self) -> Line:
+        times = "that were added for" if self.added else "of its fire times from"
+        return Line(
+            # Skipping by an overlap or a full queue is what the user asked for.
+            WARNING if self.late else INFO,
+            f"%(what)s: not run, %(count)d {times} %(first)s to %(last)s: %(reason)s",
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DefinitionsMoved(Event):
@@ -207,3 +251,9 @@ class DefinitionsMoved(Event):
     """
 
     count: int
+
+    _line = Line(
+        INFO,
+        "%(count)d definitions fire at other instants, by the present data of their"
+        " time zones",
+    )

@@ -3,18 +3,43 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, NamedTuple, TypedDict
 from uuid import UUID
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
     from datetime import datetime
 
     from go_scheduler.models import Skipped, TaskDefinition, TaskInstance
 
 
+class Line(NamedTuple):
+    """A line of the log.
+
+    Attributes:
+        level: One of the levels of ``logging``.
+        text: With places for values, such as ``%(node)s``.
+        values: Values besides the fields of the event, whose durations are in seconds,
+            and ``of`` and ``what``, which name its definition.
+        ids: The values that are attributes of the record; None: the ids of the event.
+        with_traceback: Whether the traceback of the event's exception follows.
+    """
+
+    level: int
+    text: str
+    values: Mapping[str, object] = {}
+    ids: Sequence[str] | None = None
+    with_traceback: bool = True
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
     """Something that has happened. All times are the store's, in UTC."""
+
+    @property
+    def _line(self) -> Line | None:
+        """Its line in the log; None: it has none."""
+        return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,14 +94,11 @@ class SkippedIds(DefinitionIds):
     reason: str
 
 
-class InstanceIds(TypedDict):
+class InstanceIds(DefinitionIds):
     """The fields of each event of an instance."""
 
     instance_id: UUID
     attempt: int
-    definition_id: UUID
-    name: str | None
-    queue: str
 
 
 def of_definition(definition: TaskDefinition) -> DefinitionIds:
@@ -101,11 +123,8 @@ def of_skipped(definition: TaskDefinition, skipped: Skipped) -> SkippedIds:
 
 def of_instance(instance: TaskInstance) -> InstanceIds:
     """The fields that identify this instance in an event."""
-    definition = instance.definition
     return {
+        **of_definition(instance.definition),
         "instance_id": instance.id,
         "attempt": instance.attempt,
-        "definition_id": definition.id,
-        "name": definition.name,
-        "queue": definition.queue,
     }

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import logging
+import os
 import threading
 from contextlib import contextmanager
 from copy import copy
+from datetime import timedelta
+from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any
 
-from go_scheduler.clock import ZERO, SystemClock
+from go_scheduler.clock import ZERO, DrivingClock, SystemClock
 from go_scheduler.errors import StoreError
-from go_scheduler.events.delivery import Delivery
-from go_scheduler.events.instrument import Instrument
-from go_scheduler.events.log import Log, RunLog
+from go_scheduler.events.instance_events import RunEnded
+from go_scheduler.events.listening import Instrument
+from go_scheduler.events.log import Log, log_run
 from go_scheduler.events.node_events import (
     LoopFailed,
     LoopRecovered,
@@ -19,15 +23,153 @@ from go_scheduler.events.node_events import (
     StoreAway,
     StoreBack,
 )
+from go_scheduler.formatting import shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-    from datetime import timedelta
 
     from go_scheduler.clock import Clock
     from go_scheduler.events.event import Event
-    from go_scheduler.events.instrument import Watched
-    from go_scheduler.events.listening import Hears
+    from go_scheduler.events.listening import Hears, Listener, Watched
+
+MOST_WAITING = 10_000
+"""The most events that wait for one listener; further ones are dropped."""
+
+_IDLE = timedelta(seconds=1)
+_SAY_EVERY = timedelta(minutes=1)
+
+
+class Delivery:
+    """Calls one listener on a thread of its own, and keeps nobody else waiting.
+
+    The thread is a daemon that is started for an event and ends a second after the
+    last. On a driving clock, which has no threads, the listener is called in place.
+
+    Args:
+        listener: What is called; it may raise, block or be slow.
+        clock: Measures elapsed time.
+
+    Attributes:
+        dropped: How many events were not told, as too many were waiting.
+    """
+
+    def __init__(self, listener: Listener, clock: Clock) -> None:
+        self._listener = listener
+        self._name = str(getattr(listener, "__qualname__", shown(listener)))
+        self._clock = clock
+        self._in_place = isinstance(clock, DrivingClock)
+        self._log = Log("events", bounded=True)
+        self._log_begun: timedelta | None = None
+        self._said: timedelta | None = None
+        self.dropped = 0
+        self._begin()
+
+    @property
+    def is_current(self) -> bool:
+        """Whether this is called by the listener itself."""
+        return threading.get_ident() in self._callers
+
+    def put(self, event: Event) -> None:
+        """Queue an event for the listener; never raises, never waits."""
+        if self._in_place:
+            self._call(event)
+            return
+        if self._process != os.getpid():
+            # Forked since: the thread is gone, and the lock may have been held.
+            self._begin()
+        with self._lock:
+            if self._waiting.qsize() < MOST_WAITING:
+                self._waiting.put(event)
+                self._start()
+                return
+            self.dropped += 1
+        elapsed = self._clock.elapsed()
+        if self._said is None or elapsed >= self._said + _SAY_EVERY:
+            self._said = elapsed
+            self._log.write(
+                logging.WARNING,
+                "the listener %s is too slow: %d events have been dropped so far",
+                self._name,
+                self.dropped,
+            )
+
+    def close(self, until: timedelta) -> None:
+        """Wait until all events are told and the thread has ended.
+
+        Args:
+            until: The elapsed time at which to give up.
+        """
+        with self._lock:
+            thread = self._thread
+            if thread is None:
+                return
+            self._closing = True
+            # Wakes the thread.
+            self._waiting.put(None)
+        thread.join(max(until - self._clock.elapsed(), ZERO).total_seconds())
+
+    def _begin(self) -> None:
+        self._process = os.getpid()
+        self._lock = threading.Lock()
+        self._waiting: SimpleQueue[Event | None] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._closing = False
+        # The threads in which the listener is being called.
+        self._callers: set[int] = set()
+
+    def _start(self) -> None:
+        """Start the thread, unless it runs; the lock is held."""
+        if self._thread is not None:
+            return
+        name = f"go_scheduler listener {self._name}"
+        thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._closing = False
+        try:
+            thread.start()
+        # No thread could be started; the next event tries again.
+        except RuntimeError:
+            return
+        self._thread = thread
+
+    def _run(self) -> None:
+        while True:
+            seconds = 0 if self._closing else _IDLE.total_seconds()
+            try:
+                event = self._waiting.get(timeout=seconds)
+            except Empty:
+                event = None
+            if event is not None:
+                self._call(event)
+                continue
+            with self._lock:
+                # An event may have come since.
+                if self._waiting.empty():
+                    self._thread = None
+                    return
+
+    def _call(self, event: Event) -> None:
+        # A listener called in place may itself cause events.
+        is_outer = not self.is_current
+        self._callers.add(threading.get_ident())
+        try:
+            self._listener(event)
+        # Foreign code: not even a SystemExit may affect anybody else.
+        except BaseException as error:
+            elapsed = self._clock.elapsed()
+            if self._log_begun is None or elapsed >= self._log_begun + _SAY_EVERY:
+                self._log_begun = elapsed
+                self._log.begin()
+            self._log.write(
+                logging.ERROR,
+                "the listener %s failed when it was told of %s: %r",
+                self._name,
+                type(event).__name__,
+                error,
+                error=error,
+            )
+        finally:
+            if is_outer:
+                self._callers.discard(threading.get_ident())
 
 
 class StoreWatch:
@@ -90,7 +232,7 @@ class Events:
             for delivery, each in zip(self._deliveries, listeners, strict=True)
         ]
         if log_runs:
-            self._takers.append((RunLog().hear, RunLog.HEARD))
+            self._takers.append((log_run, (RunEnded,)))
         instruments = (each for each in listeners if isinstance(each, Instrument))
         self.instrument = next(instruments, None)
         self.count_fired: Callable[[Sequence[Any]], None] = lambda firings: None

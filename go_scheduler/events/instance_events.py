@@ -5,10 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
+from logging import ERROR, INFO, WARNING
 from uuid import UUID
 
-from go_scheduler.events.event import Event, InstanceEvent
+from go_scheduler.events.event import Event, InstanceEvent, Line
 from go_scheduler.models import Outcome
+
+_ATTEMPT = "instance %(instance_id)s: attempt %(attempt)d"
+_INSTANCE = "instance %(instance_id)s of %(of)s"
+_RUN = f"{_INSTANCE}: attempt %(attempt)d %(run)s: %(error)s"
+_LOCKED = "another transaction has locked it"
+_EVERY_SECOND = f"{_LOCKED}; it is tried again every second"
+_REQUEST = "%(who)s from %(where)s: %(method)s %(path)s was"
+ANSWERED = f"{_REQUEST} answered by %(status)d"
 
 
 class Write(StrEnum):
@@ -39,6 +48,8 @@ class InstanceTakenOver(InstanceEvent):
 
     Its node died, or nobody has ended or extended in time what was handed on.
     """
+
+    _line = Line(WARNING, f"{_INSTANCE}: its last run came to no end, it runs again")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,6 +100,8 @@ class InstanceReplaced(InstanceEvent):
     Its run was asked to stop, or, if it only waited to run again, it was cancelled.
     """
 
+    _line = Line(INFO, f"{_INSTANCE} is to stop: a later one takes its place")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceDropped(InstanceEvent):
@@ -105,6 +118,8 @@ class InstanceDropped(InstanceEvent):
     execute_at: datetime
     late: timedelta
     reason: str
+
+    _line = Line(WARNING, f"{_INSTANCE} is not run: %(reason)s")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,10 +139,20 @@ class InstanceGivenBack(InstanceEvent):
     by_handler: bool = False
     again: bool = False
 
+    @property
+    def _line(self) -> Line | None:
+        if not self.by_handler or self.again:
+            return None
+        what = "has not begun anything, counts as no run and is given back for"
+        values = {"run": f"{what} {self.delay}", "error": self.reason}
+        return Line(INFO, _RUN, values)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceLapsed(InstanceEvent):
     """It was not called when its time had come: too little is left of its claim."""
+
+    _line = Line(WARNING, f"{_ATTEMPT} is not called, too little is left of its claim")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,6 +215,13 @@ class RunFailed(InstanceEvent):
     error: str | None
     worker: str | None = None
 
+    @property
+    def _line(self) -> Line:
+        level, what = ERROR, "has failed for good"
+        if self.retry_in is not None:
+            level, what = WARNING, f"has failed and runs again in {self.retry_in}"
+        return Line(level, _RUN, {"run": _of_run(self, what)})
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunEnded(InstanceEvent):
@@ -229,6 +261,22 @@ class RunDeferred(InstanceEvent):
     error: str
     worker: str | None = None
 
+    @property
+    def _line(self) -> Line:
+        run = _of_run(self, f"asks to be run again in {self.retry_in}")
+        # A RetryAfter is no failure, so its traceback is left out. In an exception
+        # group the last line is followed by a rule.
+        why = self.error.rstrip(" +-\n").rpartition("\n")[2].lstrip(" |")
+        return Line(INFO, _RUN, {"run": run, "error": why})
+
+
+def _of_run(event: RunFailed | RunDeferred, what: str) -> str:
+    """How a run ended, with its number and its worker."""
+    on = "" if event.worker is None else f"on worker {event.worker} "
+    # After a give-back or a takeover the attempt is higher than the number of runs.
+    number = f"(run {event.runs}) " if event.runs not in (0, event.attempt) else ""
+    return f"{number}{on}{what}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunHung(InstanceEvent):
@@ -239,6 +287,8 @@ class RunHung(InstanceEvent):
     """
 
     allowed: timedelta
+
+    _line = Line(WARNING, f"{_ATTEMPT} has no result in time, presumed hung")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -255,6 +305,14 @@ class RunTimedOut(InstanceEvent):
     timeout: timedelta
     ended: bool
 
+    @property
+    def _line(self) -> Line:
+        then = (
+            "it is told to end" if self.ended else "it cannot be ended, presumed hung"
+        )
+        text = f"{_ATTEMPT} has no result after its timeout, {self.timeout}: {then}"
+        return Line(WARNING, text)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunLeftBehind(InstanceEvent):
@@ -265,6 +323,10 @@ class RunLeftBehind(InstanceEvent):
     """
 
     error: str
+
+    _line = Line(
+        WARNING, _RUN, {"run": "was left behind, has failed and is given back"}
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -277,15 +339,25 @@ class CompletedRunFailed(InstanceEvent):
 
     error: str
 
+    _line = Line(ERROR, f"{_ATTEMPT} is completed, but failed afterwards: %(error)s")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceLost(InstanceEvent):
     """Its claim was lost while it ran: another node may have it, or it is gone."""
 
+    _line = Line(WARNING, f"{_ATTEMPT} has lost its claim")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResultDiscarded(InstanceEvent):
     """The result of a run of it was not taken: its claim had been lost."""
+
+    _line = Line(
+        WARNING,
+        "instance %(instance_id)s: the result of attempt %(attempt)d is discarded, its"
+        " claim is lost",
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -297,6 +369,15 @@ class InstanceLocked(InstanceEvent):
     """
 
     write: Write
+
+    @property
+    def _line(self) -> Line:
+        waits = {
+            Write.START: f"{_LOCKED}, its start has to wait",
+            Write.RENEWAL: f"its claim is not renewed yet, {_EVERY_SECOND}",
+            Write.END: f"its end is not recorded yet, {_EVERY_SECOND}",
+        }
+        return Line(WARNING, f"instance %(instance_id)s: {waits[self.write]}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -315,6 +396,16 @@ class InstanceUnrecorded(InstanceEvent):
     error: str
     exception: BaseException = field(repr=False, compare=False)
 
+    @property
+    def _line(self) -> Line:
+        fails = {
+            Write.START: "its start cannot be recorded, it is tried again",
+            Write.RENEWAL: "its claim cannot be renewed, next try in %(retry_in)g s",
+            Write.END: "its end cannot be recorded, next try in %(retry_in)g s",
+        }
+        text = f"instance %(instance_id)s: {fails[self.write]}: %(exception)r"
+        return Line(ERROR, text)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResultLost(InstanceEvent):
@@ -327,6 +418,8 @@ class ResultLost(InstanceEvent):
 
     error: str
     exception: BaseException = field(repr=False, compare=False)
+
+    _line = Line(ERROR, "instance %(instance_id)s: its outcome cannot be told")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -341,10 +434,16 @@ class ClaimAnswerLost(Event):
     node: UUID
     count: int
 
+    _line = Line(
+        WARNING, "the answer to a claim was lost: %(count)d instances are given back"
+    )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BusAway(Event):
     """The bus cannot be reached: what is to run over it waits."""
+
+    _line = Line(WARNING, "the bus cannot be reached: what is to run over it waits")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -356,6 +455,8 @@ class BusBack(Event):
     """
 
     away: timedelta
+
+    _line = Line(INFO, "the bus answers again, after %(away).0f s")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -373,6 +474,17 @@ class StatusRefused(Event):
     attempt: int | None
     worker: str | None
     reason: str
+
+    @property
+    def _line(self) -> Line:
+        if self.instance_id is None:
+            return Line(WARNING, "a status is not recorded: %(reason)s", ids=())
+        return Line(
+            WARNING,
+            "a status of worker %(worker)s of instance %(instance_id)s, attempt"
+            " %(attempt)s, is not recorded: %(reason)s",
+            ids=("instance_id", "attempt", "worker"),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -395,10 +507,27 @@ class RequestEvent(Event):
     scopes: tuple[str, ...]
     status: int
 
+    def _line_of(self, text: str) -> Line:
+        who = "somebody" if self.subject is None else self.subject
+        return Line(
+            INFO,
+            text,
+            {"who": who, "where": self.address or "nowhere"},
+            ids=("subject", "address", "status"),
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestAllowed(RequestEvent):
     """A request was let in; its answer may still say that it is wrong."""
+
+    @property
+    def _line(self) -> Line | None:
+        # Requests of workers are told by the events of their runs.
+        is_read = self.method in ("GET", "HEAD", "OPTIONS")
+        if is_read or self.scopes == ("workers",):
+            return None
+        return self._line_of(ANSWERED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -410,3 +539,7 @@ class RequestRefused(RequestEvent):
     """
 
     reason: str
+
+    @property
+    def _line(self) -> Line:
+        return self._line_of(f"{_REQUEST} refused by %(status)d: %(reason)s")

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import timedelta
+from logging import DEBUG, ERROR, INFO, WARNING
 from uuid import UUID
 
-from go_scheduler.events.event import Event
+from go_scheduler.events.event import Event, Line
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +24,8 @@ class NodeStarted(Event):
     queues: tuple[str, ...]
     max_workers: int
 
+    _line = Line(INFO, "node %(node)s starts")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeStopped(Event):
@@ -35,6 +38,11 @@ class NodeStopped(Event):
 
     node: UUID
     clean: bool
+
+    @property
+    def _line(self) -> Line:
+        left = "" if self.clean else " and left work behind"
+        return Line(INFO, f"node %(node)s has stopped{left}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +61,15 @@ class LoopFailed(Event):
     error: str
     exception: BaseException = field(repr=False, compare=False)
 
+    @property
+    def _line(self) -> Line:
+        return Line(
+            WARNING if self.failures == 1 else DEBUG,
+            "the %(loop)s failed and will try again: %(exception)r",
+            {"ticker": self.loop},
+            ids=("ticker", "failures"),
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoopRecovered(Event):
@@ -65,6 +82,8 @@ class LoopRecovered(Event):
 
     loop: str
     failures: int
+
+    _line = Line(INFO, "the %(loop)s goes on after %(failures)d failures")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,10 +122,19 @@ class ExecutorFailed(Event):
     error: str
     exception: BaseException = field(repr=False, compare=False)
 
+    _line = Line(
+        ERROR,
+        "the executor takes no more handlers: %(exception)r",
+        # It is not our code.
+        with_traceback=False,
+    )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExecutorRecovered(Event):
     """The executor takes handlers again."""
+
+    _line = Line(WARNING, "the executor takes handlers again")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,6 +153,12 @@ class ObjectiveBroken(Event):
     runs: int
     late: int
 
+    _line = Line(
+        WARNING,
+        "%(late)d of the last minute's %(runs)d runs are more than %(objective)g s"
+        " late",
+    )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectiveMet(Event):
@@ -140,6 +174,10 @@ class ObjectiveMet(Event):
     objective: timedelta
     after: timedelta
 
+    _line = Line(
+        INFO, "runs are at most %(objective)g s late again, after %(after).0f s"
+    )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueUnserved(Event):
@@ -152,6 +190,8 @@ class QueueUnserved(Event):
 
     queue: str
     text: str
+
+    _line = Line(WARNING, "%(text)s")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,3 +210,7 @@ class NoticeGiven(Event):
     is_warning: bool = True
     definition_id: UUID | None = None
     instance_id: UUID | None = None
+
+    @property
+    def _line(self) -> Line:
+        return Line(WARNING if self.is_warning else INFO, "%(text)s")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from go_scheduler.events.event import of_instance
-from go_scheduler.events.health_warnings import HealthWarnings
 from go_scheduler.events.instance_events import InstanceClaimed, InstanceTakenOver
 from go_scheduler.events.node_events import NoticeGiven
+from go_scheduler.health import HealthWarnings
 from go_scheduler.running.capacity import PerNode
 from go_scheduler.running.held import HeldRun
 from go_scheduler.running.intake import Accepted, Asked, GivenBack, Refused, judge

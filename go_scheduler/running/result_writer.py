@@ -11,7 +11,6 @@ from go_scheduler.clock import ZERO
 from go_scheduler.errors import StoreError, TaskInstanceNotFoundError
 from go_scheduler.events.definition_events import DefinitionCompleted, TriggerFailed
 from go_scheduler.events.event import of_definition, of_instance
-from go_scheduler.events.given_back import GivenBackLately
 from go_scheduler.events.instance_events import (
     CompletedRunFailed,
     InstanceDropped,
@@ -29,6 +28,7 @@ from go_scheduler.events.instance_events import (
     RunLeftBehind,
     Write,
 )
+from go_scheduler.events.log import GivenBackLately
 from go_scheduler.formatting import shown
 from go_scheduler.models import Outcome, Stage
 from go_scheduler.running import outcomes

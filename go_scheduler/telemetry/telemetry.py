@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from opentelemetry.metrics import CallbackOptions, MeterProvider
     from opentelemetry.trace import TracerProvider
 
-    from go_scheduler.events.instrument import Put
+    from go_scheduler.events.listening import Put
     from go_scheduler.models import TaskInstance
     from go_scheduler.telemetry.figures import Figure, Gathered, Labels, Read
 

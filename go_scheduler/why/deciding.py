@@ -1,4 +1,4 @@
-"""Explains what decided about a definition, now or at an instant."""
+"""Explains a definition or an instance, now or at an instant, in sentences."""
 
 from __future__ import annotations
 
@@ -8,25 +8,28 @@ from typing import TYPE_CHECKING
 
 from go_scheduler.clock import ZERO
 from go_scheduler.firing.latest import jitter_of
-from go_scheduler.formatting import duration_text, utc_text
+from go_scheduler.formatting import duration_text, shown, summary, utc_text
 from go_scheduler.models import RUNS, State
 from go_scheduler.stores.rules import FULL
 from go_scheduler.triggers.on_demand import OnDemandTrigger
 from go_scheduler.triggers.stored import UnknownTrigger
-from go_scheduler.why.about_instance import about, but_nobody_would, frozen, paused
 from go_scheduler.why.answer import Because, Why
+from go_scheduler.why.facts import Obstacle, obstacle_of, of_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
+    from uuid import UUID
 
-    from go_scheduler.models import Skipped, TaskInstance
+    from go_scheduler.models import TaskInstance
     from go_scheduler.stores.messages import Tombstone
     from go_scheduler.triggers.previews import PreviewedTime
     from go_scheduler.why.facts import Facts
 
 # A node may be about to make the instance.
 _PATIENCE = timedelta(seconds=5)
+# A shorter delay does not count as late.
+_ON_TIME = timedelta(milliseconds=1)
 _NOW = {**dict.fromkeys(RUNS, 0), State.CLAIMED: 1}
 
 
@@ -34,14 +37,19 @@ def why_now(facts: Facts) -> Why:
     """Where a definition stands now, and what it did last."""
     open_ones = [each for each in facts.instances if each.completed_at is None]
     ended = [each for each in facts.instances if each.completed_at is not None]
-    first = min(open_ones, key=_urgency, default=None)
-    if first is not None and not _is_only_paused(facts, open_ones):
-        answer = about(facts, first)
-        return replace(answer, text=answer.text + _besides(facts, first) + _full(facts))
+    # Running instances first, then claimed ones, then by when they are due.
+    open_ones.sort(key=lambda each: (_NOW.get(each.state, 2), each.due_at))
+    is_paused = facts.definition.paused
+    if open_ones and not (is_paused and open_ones[0].state is State.PENDING):
+        answer = about(facts, open_ones[0])
+        besides = _besides(facts, open_ones[0])
+        return replace(answer, text=answer.text + besides + _full(facts))
     answer = _of_definition(facts)
     text = answer.text + _full(facts)
-    if first is not None:
-        text += f" {frozen(facts, first)}"
+    if open_ones:
+        frozen = open_ones[0]
+        due = facts.times(frozen.due_at)
+        text += f" Instance {frozen.id}, due at {due}, waits for that.{_before(frozen)}"
     if ended:
         text += f" Its last instance: {about(facts, ended[0]).text}"
     return replace(answer, text=text)
@@ -54,8 +62,14 @@ def why_then(facts: Facts) -> Why:
         # A backfilled instance counts more than the record that it was skipped.
         return about(facts, min(of_then, key=lambda each: each.skipped is not None))
     for each in facts.instances:
-        if (skipped := each.skipped) and skipped.first <= facts.at <= skipped.last:
-            return _within(facts, each, skipped)
+        if (record := each.skipped) and record.first <= facts.at <= record.last:
+            # The single fire times are not kept, and the trigger may have changed.
+            text = (
+                f"{facts.times(facts.at)} is within {facts.times(record.first)} to"
+                f" {facts.times(record.last)}, in which {record.count} fire times were"
+                f" skipped: {record.reason}."
+            )
+            return replace(about(facts, each), text=text)
     definition = facts.definition
     if isinstance(definition.trigger, UnknownTrigger):
         return _unknown_trigger(facts, definition.trigger)
@@ -68,7 +82,7 @@ def why_then(facts: Facts) -> Why:
     if following is None or fire_time < following:
         return _not_kept(facts, fire_time)
     if definition.paused:
-        return paused(facts, None)
+        return _paused(facts)
     return _fires(facts, fire_time)
 
 
@@ -88,10 +102,36 @@ def why_gone(tombstone: Tombstone, *, at: datetime) -> Why:
     )
 
 
+def about(facts: Facts, instance: TaskInstance) -> Why:
+    """The answer for an instance, by its state."""
+    if instance.outcome is not None:
+        answer = _ended_instance(facts, instance)
+    elif instance.state in RUNS:
+        answer = _running(facts, instance)
+    elif instance.state is State.CLAIMED:
+        answer = _held(facts, instance)
+    else:
+        answer = _pending(facts, instance)
+    text = answer.text
+    if instance.backfilled is not None:
+        text += " It was backfilled, by hand."
+    if instance.reopened_at is not None:
+        again = facts.times(instance.reopened_at)
+        text += f" It was made to run again, by hand, at {again}."
+    return replace(answer, text=text)
+
+
+def _is_of_then(facts: Facts, instance: TaskInstance) -> bool:
+    times = [instance.fire_time, instance.execute_at]
+    if instance.skipped is not None:
+        times += [instance.skipped.first, instance.skipped.last]
+    return any(map(facts.is_then, times))
+
+
 def _besides(facts: Facts, instance: TaskInstance) -> str:
     """A sentence on the definition, besides one of its open instances."""
     if facts.definition.paused:
-        return f" {paused(facts, None).text}"
+        return f" {_paused(facts).text}"
     following = facts.definition.next_fire_time
     if following is not None and not facts.definition.trigger.waits:
         # There may be instances of several fire times by now.
@@ -110,41 +150,11 @@ def _full(facts: Facts) -> str:
     return f" It is full: {FULL % of.max_queue}. What is added now is {added}."
 
 
-def _is_only_paused(facts: Facts, open_ones: Sequence[TaskInstance]) -> bool:
-    pending = all(each.state is State.PENDING for each in open_ones)
-    return facts.definition.paused and pending
-
-
-def _urgency(instance: TaskInstance) -> tuple[int, datetime]:
-    """Sorts running instances first, then claimed ones, then by when they are due."""
-    return _NOW.get(instance.state, 2), instance.due_at
-
-
-def _is_of_then(facts: Facts, instance: TaskInstance) -> bool:
-    if facts.is_then(instance.fire_time) or facts.is_then(instance.execute_at):
-        return True
-    skipped = instance.skipped
-    return skipped is not None and (
-        facts.is_then(skipped.first) or facts.is_then(skipped.last)
-    )
-
-
-def _within(facts: Facts, record: TaskInstance, skipped: Skipped) -> Why:
-    """The record of skipped fire times around an instant."""
-    # The single fire times are not kept, and the trigger may have changed since.
-    text = (
-        f"{facts.times(facts.at)} is within {facts.times(skipped.first)} to"
-        f" {facts.times(skipped.last)}, in which {skipped.count} fire times were"
-        f" skipped: {skipped.reason}."
-    )
-    return replace(about(facts, record), text=text)
-
-
 def _of_definition(facts: Facts) -> Why:
     """The state of a definition without an open instance."""
     definition = facts.definition
     if definition.paused:
-        return paused(facts, None)
+        return _paused(facts)
     if isinstance(definition.trigger, UnknownTrigger):
         return _unknown_trigger(facts, definition.trigger)
     if definition.next_fire_time is not None:
@@ -154,78 +164,90 @@ def _of_definition(facts: Facts) -> Why:
     return _nothing_then(facts)
 
 
+def _paused(facts: Facts, instance: TaskInstance | None = None) -> Why:
+    """The answer for a paused definition: nothing starts."""
+    note, since = facts.definition.note, facts.definition.paused_at
+    text = (
+        f"It is paused since {facts.times(since)} ({note or 'there is no note'}), so"
+        " that nothing of it starts until it is resumed."
+    )
+    following = facts.definition.next_fire_time
+    if instance is not None:
+        text += _before(instance)
+    elif following is not None and following > facts.now:
+        text += f" Its next fire time is {facts.times(following)}."
+    elif following is not None:
+        text += (
+            f" Its fire times since {facts.times(following)} are missed; once it is"
+            " resumed, its catch_up decides what becomes of them."
+        )
+    answer = facts.answer(Because.PAUSED, text, since=since, reason=note)
+    return replace(answer, instance=instance)
+
+
 def _fires(facts: Facts, fire_time: datetime) -> Why:
     """A fire time that has no instance yet."""
-    at = facts.times(fire_time)
     following = facts.definition.next_fire_time or fire_time
     if following < facts.now - _PATIENCE:
         text = (
             f"It is overdue: it should have fired at {facts.times(following)}, and no"
-            f" node has made its instance{_makers(facts)}{but_nobody_would(facts)}"
+            " node has made its instance"
         )
+        if (number := len(facts.takers)) == 1:
+            text += "; 1 node is alive. Does it know the trigger?"
+        elif number:
+            text += f"; {number} nodes are alive. Do they know the trigger?"
+        else:
+            text += "."
+        text += _but_nobody_would(facts)
         return facts.answer(Because.OVERDUE, text, since=following)
-    soon = fire_time - facts.now
-    begins, made = "It fires at", "its instance is made shortly before"
-    if soon < timedelta(0):
-        begins, made = "It should have fired at", "its instance is not made yet"
-    when = f", in {duration_text(soon)}" if soon > timedelta(0) else ""
+    begins, made, when = "It should have fired at", "its instance is not made yet", ""
+    if fire_time >= facts.now:
+        begins, made = "It fires at", "its instance is made shortly before"
+    if fire_time > facts.now:
+        when = f", in {duration_text(fire_time - facts.now)}"
     if later := jitter_of(facts.definition, fire_time):
         when += f", and is to run at {facts.times(fire_time + later)} by its jitter"
-    text = f"{begins} {at}{when}; {made}.{but_nobody_would(facts)}"
+    text = f"{begins} {facts.times(fire_time)}{when}; {made}.{_but_nobody_would(facts)}"
     return facts.answer(Because.TO_COME, text, until=fire_time)
-
-
-def _makers(facts: Facts) -> str:
-    """How many nodes could have made the instance, and what may be wrong."""
-    if not facts.takers:
-        return "."
-    if len(facts.takers) == 1:
-        return "; 1 node is alive. Does it know the trigger?"
-    return f"; {len(facts.takers)} nodes are alive. Do they know the trigger?"
 
 
 def _nothing_then(facts: Facts) -> Why:
     """The schedule has no fire time then; an instance may run then all the same."""
-    trigger = facts.definition.trigger
+    trigger, because = facts.definition.trigger, Because.NO_FIRE_TIME
+    nearest: Sequence[PreviewedTime] = ()
     if isinstance(trigger, OnDemandTrigger):
         text = "Nothing: it has no fire times, and runs only when somebody asks for it."
-        return facts.answer(Because.NO_FIRE_TIME, text + _ran_meanwhile(facts))
-    if trigger.waits:
+    elif trigger.waits:
+        because = Because.WAITS_FOR_END
         text = (
             "It fires after the end of each run, so nobody knows when before that has"
-            f" ended.{_ran_meanwhile(facts)}"
+            " ended."
         )
-        return facts.answer(Because.WAITS_FOR_END, text)
-    nearest = facts.nearest()
-    text = f"Nothing: the schedule has no fire time at {facts.times(facts.at)}"
-    if facts.at < facts.now and facts.definition.revision != 1:
-        # The definition may have had another trigger then.
-        text = (
-            f"Nothing is kept of {facts.times(facts.at)}, and the trigger that it has"
-            " now has no fire time then"
-        )
-    if nearest:
-        are = "is" if len(nearest) == 1 else "are"
-        times = " and ".join(_marked(facts, each) for each in nearest)
-        text += f"; the nearest {are} {times}"
-    text += f".{_ran_meanwhile(facts)}"
-    return replace(facts.answer(Because.NO_FIRE_TIME, text), nearest=tuple(nearest))
-
-
-def _marked(facts: Facts, time: PreviewedTime) -> str:
-    """A fire time, with the effect of a change of the clocks."""
-    effect = "" if time.effect is None else f" ({time.effect})"
-    return facts.times(time.at) + effect
-
-
-def _ran_meanwhile(facts: Facts) -> str:
-    """A sentence on an instance that was running then; empty: none was."""
+    else:
+        nearest = facts.nearest()
+        text = f"Nothing: the schedule has no fire time at {facts.times(facts.at)}"
+        if facts.at < facts.now and facts.definition.revision != 1:
+            # The definition may have had another trigger then.
+            text = (
+                f"Nothing is kept of {facts.times(facts.at)}, and the trigger that it"
+                " has now has no fire time then"
+            )
+        if nearest:
+            times = " and ".join(
+                # With the effect of a change of the clocks.
+                facts.times(each.at) + (f" ({each.effect})" if each.effect else "")
+                for each in nearest
+            )
+            text += f"; the nearest {'is' if len(nearest) == 1 else 'are'} {times}"
+        text += "."
     for each in facts.instances:
         ended = each.completed_at or facts.now
         if each.started_at is not None and each.started_at <= facts.at < ended:
             due = facts.times(each.execute_at)
-            return f" The instance of {due} was running then."
-    return ""
+            text += f" The instance of {due} was running then."
+            break
+    return replace(facts.answer(because, text), nearest=tuple(nearest))
 
 
 def _not_kept(facts: Facts, fire_time: datetime) -> Why:
@@ -236,16 +258,16 @@ def _not_kept(facts: Facts, fire_time: datetime) -> Why:
             ", and there is no instance of it: it was scheduled, or given this trigger,"
             " after that."
         )
-    else:
-        gone = "ended instances are deleted after the retention"
-        if kept == ZERO:
-            gone = "what has succeeded is deleted as it ends"
-        elif kept is not None:
-            gone = f"ended instances are deleted {duration_text(kept)} after their end"
-        text += (
-            f", and nothing of it is kept: {gone}, or it was scheduled, or given this"
-            " trigger, later than that."
-        )
+        return facts.answer(Because.NOT_KEPT, text)
+    gone = "ended instances are deleted after the retention"
+    if kept == ZERO:
+        gone = "what has succeeded is deleted as it ends"
+    elif kept is not None:
+        gone = f"ended instances are deleted {duration_text(kept)} after their end"
+    text += (
+        f", and nothing of it is kept: {gone}, or it was scheduled, or given this"
+        " trigger, later than that."
+    )
     return facts.answer(Because.NOT_KEPT, text)
 
 
@@ -265,3 +287,250 @@ def _unknown_trigger(facts: Facts, trigger: UnknownTrigger) -> Why:
         f" {trigger.reason}. Ask in a process that knows it."
     )
     return facts.answer(Because.UNKNOWN_TRIGGER, text, reason=trigger.reason)
+
+
+def _ended_instance(facts: Facts, instance: TaskInstance) -> Why:
+    runs = "1 run" if instance.runs == 1 else f"{instance.runs} runs"
+    last, ran = _last_error(instance), _run_of(facts, instance)
+    record, reason = instance.skipped, None
+    since, until = instance.completed_at, None
+    if instance.state is State.COMPLETED:
+        text = f"It has completed. {ran}"
+        since, until = instance.started_at, instance.completed_at
+        if instance.runs > 1:
+            text += f" It took {runs}.{last}"
+    elif instance.state is State.FAILED:
+        text = f"It has failed, after {runs}.{last} {ran}"
+        reason = instance.error
+    elif record is None:
+        text = f"It was {instance.state} at {facts.times(since)}."
+    else:
+        since, until, reason = record.first, record.last, record.reason
+        what = "The fire time at" if instance.fire_time else "What was to run at"
+        text = f"{what} {facts.times(since)} was skipped: {reason}."
+        if record.count > 1:
+            text = (
+                f"{record.count} fire times were skipped, from {facts.times(since)} to"
+                f" {facts.times(until)}: {reason}."
+            )
+    because = Because(instance.state.value)
+    return facts.answer(
+        because, text, instance, since=since, until=until, reason=reason
+    )
+
+
+def _running(facts: Facts, instance: TaskInstance) -> Why:
+    text = (
+        f"It is running, since {facts.times(instance.started_at)}, on"
+        f" {_who_has(facts, instance)}.{_claim(facts, instance)}"
+    )
+    if instance.start_by is not None:
+        text = _not_begun(facts, instance, instance.start_by)
+    if instance.cancel_requested:
+        text += " It has been asked to stop."
+    text += _before(instance)
+    since, until = instance.started_at, instance.expires_at
+    return facts.answer(Because.RUNNING, text, instance, since=since, until=until)
+
+
+def _held(facts: Facts, instance: TaskInstance) -> Why:
+    begins = "is" if instance.due_at > facts.now else "was"
+    begins += " to run again at" if instance.runs else " due at"
+    text = (
+        f"It {begins} {facts.times(instance.due_at)}{_by_jitter(instance)}, and is held"
+        f" by {_who_has(facts, instance)}.{_claim(facts, instance)}"
+        f"{_before(instance)}"
+    )
+    return facts.answer(Because.HELD, text, instance, until=instance.expires_at)
+
+
+def _pending(facts: Facts, instance: TaskInstance) -> Why:
+    if facts.definition.paused:
+        return _paused(facts, instance)
+    if instance.parked:
+        return _parked(facts, instance)
+    if instance.due_at <= facts.now:
+        return _due(facts, instance)
+    due = facts.times(instance.due_at)
+    soon = duration_text(instance.due_at - facts.now)
+    because, since = Because.PENDING, None
+    text = f"It is due at {due}{_by_jitter(instance)}, in {soon}."
+    if instance.runs:
+        because = Because.RETRY
+        text = f"It runs again at {due}, in {soon}."
+        text += f"{_given_back(instance)}{_last_error(instance)}"
+    elif instance.execute_at <= facts.now:
+        because, since = Because.WAITS_FOR_NODE, instance.execute_at
+        text = f"It was due at {facts.times(since)}, and is offered again at {due}, in"
+        text += f" {soon}.{_given_back(instance) or ' It was given back.'}"
+        if (most := instance.definition.max_per_node) is not None:
+            text += f" Of its definition, one node has at most {most} at once."
+    text += _but_nobody_would(facts)
+    until, reason = instance.due_at, instance.given_back or instance.error
+    return facts.answer(
+        because, text, instance, since=since, until=until, reason=reason
+    )
+
+
+def _due(facts: Facts, instance: TaskInstance) -> Why:
+    """The answer for an instance that is due and not claimed."""
+    what = _obstacle(facts)
+    if what is None:
+        queue, name = facts.definition.queue, facts.definition.name
+        able = [each for each in facts.takers if each.serves(queue)]
+        nodes = ", ".join(str(each) for each in able if each.knows(name))
+        what = (
+            f"no node has taken it yet; it may be taken by {nodes}, once there is room"
+        )
+    # Giving it back has moved the time when it is due.
+    first = not instance.runs and instance.reopened_at is None
+    since = instance.execute_at if first else instance.due_at
+    text = f"It has been due since {facts.times(since)}, and {what}."
+    text += f"{_given_back(instance)}{_before(instance)}"
+    reason = instance.given_back or instance.error
+    return facts.answer(
+        Because.WAITS_FOR_NODE, text, instance, since=since, reason=reason
+    )
+
+
+def _parked(facts: Facts, instance: TaskInstance) -> Why:
+    """The answer for an instance that waits for another one to end."""
+    lock, holder, since = instance.definition.lock, facts.holder, instance.due_at
+    has, what = "runs", "another one of its definition has ended"
+    if lock is not None:
+        has, what = "has the lock", f"whatever has the lock {lock!r} has ended"
+    text = f"It has been due since {facts.times(since)}, and waits until {what}."
+    if holder is None:
+        text += f" Just now nothing {has}, and the next goes on in a moment."
+        text += _but_nobody_would(facts)
+    else:
+        of, whose = holder.definition, ""
+        if of.id != facts.definition.id:
+            whose = f" of definition {of.id}"
+            whose += "" if of.name is None else f" ({of.name})"
+        its = about(replace(facts, definition=of, holder=None), holder)
+        text += f" Instance {holder.id}{whose}: {its.text}"
+    reason = instance.error
+    answer = facts.answer(Because.PARKED, text, instance, since=since, reason=reason)
+    return replace(answer, holder=holder)
+
+
+def _run_of(facts: Facts, instance: TaskInstance) -> str:
+    """A sentence on when and where the last run was."""
+    text = f"It was due at {facts.times(instance.execute_at)}"
+    started, ended = instance.started_at, instance.completed_at
+    if started is None or ended is None:
+        return f"{text}, and was not called."
+    late = started - instance.due_at
+    lateness = f"{duration_text(late)} late" if late >= _ON_TIME else "on time"
+    if instance.runs > 1:
+        lateness += " for its retry"
+    return (
+        f"{text}; its last run started at {facts.times(started)}, {lateness}, on"
+        f" {_who_has(facts, instance)}, as attempt"
+        f" {instance.ended_attempt or instance.attempt}, and took"
+        f" {duration_text(ended - started)}."
+    )
+
+
+_THEN = "Else it has failed, and any node takes it over."
+_OVERDUE = (
+    "That is overdue: a node that serves its queue takes it over, within about a sixth"
+    " of its `lease`; one that has just started, or was without the store, after a"
+    " whole one. It has failed then, and goes by its `retry`."
+)
+
+
+def _not_begun(facts: Facts, instance: TaskInstance, start_by: datetime) -> str:
+    """How long a run on a bus waits for a worker."""
+    until = facts.times(start_by)
+    is_over = start_by <= facts.now
+    then = f"{_OVERDUE}{_but_nobody_would(facts)}" if is_over else _THEN
+    if instance.accepted_at is not None:
+        by = "was to begin it by" if is_over else "is to begin it by"
+        return (
+            f"It was accepted at {facts.times(instance.accepted_at)}, by the worker"
+            f" {shown(instance.worker)}, which {by} {until}. {then}"
+        )
+    waits = f"waits until {until} for a worker to accept it"
+    if is_over:
+        waits = f"was to be accepted by a worker by {until}"
+    node = _node_text(facts, instance.claimed_by)
+    return f"It was published by {node}, and {waits}. {then}"
+
+
+def _who_has(facts: Facts, instance: TaskInstance) -> str:
+    """The node or worker that has the instance, or had it last."""
+    node = _node_text(facts, instance.claimed_by)
+    if instance.worker is None:
+        return node
+    return f"the worker {shown(instance.worker)}, to which it was handed by {node}"
+
+
+def _node_text(facts: Facts, id: UUID | None) -> str:
+    """A node, with its host and process if they are known."""
+    node = facts.node(id)
+    return str(node or f"node {id}, of which nothing is known any more")
+
+
+def _claim(facts: Facts, instance: TaskInstance) -> str:
+    """A sentence on how long its claim holds, or that it has lapsed."""
+    until = facts.times(instance.expires_at)
+    if instance.expires_at is None or instance.expires_at > facts.now:
+        return f" Its claim holds until {until}, unless its node renews it before."
+    gone = "the node has died, or has lost the store"
+    if instance.worker is not None:
+        gone = "the worker is gone, or cut off"
+    return f" Its claim has lapsed, at {until}: {gone}, and another one takes it over."
+
+
+def _by_jitter(instance: TaskInstance) -> str:
+    """Says that a first run is later than its fire time by its jitter, if it is."""
+    fire_time, jitter = instance.fire_time, instance.definition.jitter
+    if fire_time is None or jitter is None or instance.runs:
+        return ""
+    return " by its jitter" if instance.execute_at > fire_time else ""
+
+
+def _before(instance: TaskInstance) -> str:
+    """A sentence on earlier runs; empty: there were none."""
+    # An instance that failed and is made to run again counts its runs from zero.
+    if instance.runs > (instance.state in RUNS) or instance.error:
+        return f" It has run before.{_last_error(instance)}"
+    return ""
+
+
+def _last_error(instance: TaskInstance) -> str:
+    """A sentence with the error of the last failed run; empty: none failed."""
+    return "" if not instance.error else f" Last error: {summary(instance.error)}."
+
+
+def _given_back(instance: TaskInstance) -> str:
+    """A sentence on why it was given back; empty: that is not known."""
+    reason = instance.given_back
+    return "" if reason is None else f" It was given back: {summary(reason)}."
+
+
+def _but_nobody_would(facts: Facts) -> str:
+    """The obstacle as a sentence; empty: there is none."""
+    found = _obstacle(facts)
+    return "" if found is None else f" But {found}."
+
+
+def _obstacle(facts: Facts) -> str | None:
+    """Why no node would run an instance of the definition; None: one would."""
+    queue, name = facts.definition.queue, facts.definition.name
+    match obstacle_of(facts.takers, queue, name):
+        case Obstacle.NO_NODES:
+            return "no node is alive that takes anything: start a scheduler"
+        case Obstacle.QUEUE_UNSERVED:
+            text = f"no living node serves the queue {queue!r}"
+            gone = [each for each in facts.nodes if queue in (each.queues or ())]
+            if not gone:
+                return f"{text}, nor has one within the last hour"
+            last = max(gone, key=lambda each: each.seen_at)
+            return f"{text}; the last was {last}, seen at {facts.times(last.seen_at)}"
+        case Obstacle.NAME_UNKNOWN:
+            handler = of_name(name) if name is None else f"the name {name!r}"
+            return f"no living node that serves its queue has a handler for {handler}"
+    return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from enum import StrEnum
 from typing import TYPE_CHECKING, TypeVar
 
 from go_scheduler.firing.latest import latest_fire_time
@@ -30,23 +31,31 @@ _FIRST_STEP = timedelta(minutes=1)
 _SECOND = timedelta(seconds=1)
 
 
-class Times:
-    """Writes times in the zone of a schedule, and in UTC.
+class Obstacle(StrEnum):
+    """What keeps all nodes from running something."""
 
-    Args:
-        trigger: Its zone counts.
-    """
+    NO_NODES = "no nodes"
+    QUEUE_UNSERVED = "queue unserved"
+    NAME_UNKNOWN = "name unknown"
 
-    def __init__(self, trigger: Trigger) -> None:
-        self._name = zone_of(trigger) or "UTC"
-        self._zone = load_zone(self._name)
 
-    def __call__(self, at: datetime) -> str:
-        """An instant in both zones."""
-        utc = f"{clock_text(at.astimezone(UTC))} UTC"
-        if self._name == "UTC":
-            return utc
-        return f"{clock_text(at.astimezone(self._zone))} {self._name} ({utc})"
+def obstacle_of(
+    takers: Sequence[NodeInfo], queue: str, name: str | None
+) -> Obstacle | None:
+    """Why no such node would run a definition in this queue; None: one would."""
+    if not takers:
+        return Obstacle.NO_NODES
+    serving = [each for each in takers if each.serves(queue)]
+    if not serving:
+        return Obstacle.QUEUE_UNSERVED
+    if not any(each.knows(name) for each in serving):
+        return Obstacle.NAME_UNKNOWN
+    return None
+
+
+def of_name(name: str | None) -> str:
+    """What has a handler by this name, as text."""
+    return "definitions without a name" if name is None else repr(name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,10 +83,16 @@ class Facts:
     retention: timedelta | None = None
     waiting: int | None = None
 
-    @property
-    def times(self) -> Times:
-        """Writes times in the zone of the schedule."""
-        return Times(self.definition.trigger)
+    def times(self, at: datetime | None) -> str:
+        """A time in the zone of the schedule, and in UTC."""
+        # A row that someone has changed by hand may lack it.
+        if at is None:
+            return "an unknown time"
+        utc = f"{clock_text(at.astimezone(UTC))} UTC"
+        zone = zone_of(self.definition.trigger) or "UTC"
+        if zone == "UTC":
+            return utc
+        return f"{clock_text(at.astimezone(load_zone(zone)))} {zone} ({utc})"
 
     @property
     def takers(self) -> Sequence[NodeInfo]:
@@ -90,7 +105,6 @@ class Facts:
         text: str,
         instance: TaskInstance | None = None,
         *,
-        holder: TaskInstance | None = None,
         since: datetime | None = None,
         until: datetime | None = None,
         reason: str | None = None,
@@ -103,7 +117,6 @@ class Facts:
             text=text,
             instance=instance,
             node=None if instance is None else self.node(instance.claimed_by),
-            holder=holder,
             since=since,
             until=until,
             reason=reason,
@@ -136,18 +149,14 @@ class Facts:
 
     def _before(self) -> datetime | None:
         """The latest fire time before the instant, however long ago."""
-        step = _FIRST_STEP
-        while step < self.at - _BEGINNING:
+        found, step = None, _FIRST_STEP
+        while found is None or found >= self.at:
+            if step >= self.at - _BEGINNING:
+                return None
             found = self.next_after(self.at - step)
-            if found is not None and found < self.at:
-                return self._latest(found)
             step *= 2
-        return None
-
-    def _latest(self, known: datetime) -> datetime | None:
-        """The latest fire time before the instant, from an earlier one."""
-        until = self.at - MICROSECOND
-        return self._asked(lambda trigger: latest_fire_time(trigger, known, until))
+        low, until = found, self.at - MICROSECOND
+        return self._asked(lambda it: latest_fire_time(it, low, until))
 
     def _asked(self, question: Callable[[Trigger], _T]) -> _T | None:
         """The answer of the trigger; None: it fails, which must not fail the rest."""

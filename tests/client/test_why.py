@@ -45,9 +45,8 @@ from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
 from go_scheduler.triggers.interval import IntervalTrigger
 from go_scheduler.triggers.on_demand import OnDemandTrigger
 from go_scheduler.triggers.stored import UnknownTrigger
-from go_scheduler.why.about_instance import about
 from go_scheduler.why.answer import Because
-from go_scheduler.why.deciding import why_now, why_then
+from go_scheduler.why.deciding import about, why_now, why_then
 from go_scheduler.why.facts import Facts
 from tests.client.house import House, fail
 from tests.conftest import instance

@@ -12,10 +12,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from go_scheduler.clock import SystemClock
-from go_scheduler.events import DefinitionsMoved, Event, Listener, hears
-from go_scheduler.events import delivery as delivery_module
-from go_scheduler.events.delivery import Delivery
-from go_scheduler.events.event_bus import Events
+from go_scheduler.events import DefinitionsMoved, Event, Listener, event_bus, hears
+from go_scheduler.events.event_bus import Delivery, Events
 from go_scheduler.testing import ManualClock
 from tests.patience import FAILED_AFTER
 
@@ -30,7 +28,7 @@ import os, threading
 from datetime import timedelta
 from go_scheduler.clock import SystemClock
 from go_scheduler.events import DefinitionsMoved
-from go_scheduler.events.delivery import Delivery
+from go_scheduler.events.event_bus import Delivery
 
 def listen(event):
     heard.append(event)
@@ -122,8 +120,9 @@ def delivery(deliveries: Making, listener: Noting) -> Delivery:
 
 
 def test_a_listener_is_told_in_order_on_a_daemon_of_its_own(
-    delivery: Delivery, listener: Noting, clock: Ahead
+    delivery: Delivery, listener: Noting, clock: Ahead, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(event_bus, "_IDLE", 2 * LONG)
     for number in range(5):
         delivery.put(event(number))
     delivery.close(clock.elapsed() + LONG)
@@ -143,7 +142,7 @@ def test_a_listener_that_blocks_is_not_waited_for_and_what_is_too_much_is_droppe
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(delivery_module, "MOST_WAITING", 2)
+    monkeypatch.setattr(event_bus, "MOST_WAITING", 2)
     listener.goes_on.clear()
     delivery.put(event(0))
     assert listener.entered.acquire(timeout=FAILED_AFTER)
@@ -204,7 +203,7 @@ def test_a_listener_that_raises_goes_on_and_a_few_lines_say_so(
 def test_a_thread_that_has_nothing_to_tell_ends_and_the_next_event_starts_another(
     delivery: Delivery, listener: Noting, clock: Ahead, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(delivery_module, "_IDLE", timedelta(0))
+    monkeypatch.setattr(event_bus, "_IDLE", timedelta(0))
     delivery.put(event(0))
     assert listener.entered.acquire(timeout=FAILED_AFTER)
     listener.threads[0].join(FAILED_AFTER)

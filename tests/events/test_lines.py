@@ -1,6 +1,7 @@
 """The log is the first listener, and has a line for what is to be read.
 
-``tests/golden/events.txt`` has the level and the attributes of each line.
+``tests/golden/events.txt`` has the level and the attributes of each line. It is made of
+the lines of all events, with all that their fields may have.
 """
 
 from __future__ import annotations
@@ -138,34 +139,6 @@ def test_of_what_comes_by_the_thousand_nothing_is_written(
 ) -> None:
     LOG_ALONE.teller("room").tell(event)
     assert caplog.records == []
-
-
-KINDS = [
-    each
-    for each in vars(events).values()
-    if isinstance(each, type) and issubclass(each, events.Event)
-]
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_each_line_has_a_place_for_what_its_event_says(
-    kind: type[events.Event], caplog: pytest.LogCaptureFixture
-) -> None:
-    values = {
-        "datetime": NOON,
-        "timedelta": SECOND,
-        "UUID": ONE,
-        "bool": True,
-        "int": 7,
-        "BaseException": ERROR,
-        "Write": events.Write.END,
-    }
-    given: Any = {
-        each.name: values.get(str(each.type).partition(" |")[0], "text")
-        for each in fields(kind)
-    }
-    LOG_ALONE.teller("room").tell(kind(**given))
-    assert all(each.getMessage() for each in caplog.records)
 
 
 def test_a_teller_that_is_bounded_writes_five_lines_from_one_begin_to_the_next(

@@ -39,7 +39,7 @@ from go_scheduler.events import (
     NodeStopped,
     NoticeGiven,
     RunEnded,
-    delivery,
+    event_bus,
     hears,
 )
 from go_scheduler.models import Cancelled, Outcome, TaskInstance
@@ -245,7 +245,7 @@ def test_a_listener_that_blocks_delays_no_run_and_no_stop_for_long(
 def test_what_a_listener_is_too_slow_for_is_counted_in_the_health(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(delivery, "MOST_WAITING", 0)
+    monkeypatch.setattr(event_bus, "MOST_WAITING", 0)
     scheduler = Scheduler(print, listeners=[print])
     for _ in range(3):
         scheduler.schedule(once(SystemClock().now()))

@@ -67,7 +67,7 @@ from go_scheduler.client import Client
 from go_scheduler.dashboard import create_dashboard
 from go_scheduler.dispatch import Topics, message_schema
 from go_scheduler.doctor.diagnosis import KINDS
-from go_scheduler.events.lines import line_of
+from go_scheduler.events.event_bus import LOG_ALONE
 from go_scheduler.http import LongPoll, create_app
 from go_scheduler.http.configuration.loading import Configuration
 from go_scheduler.http.problems import problem_of
@@ -674,14 +674,25 @@ def _logged(event: Any) -> set[str]:
     fields = dataclasses.fields(event)
     possible = [_possible(type_text(each.type)) for each in fields]
     found: set[str] = set()
+
+    def take(record: logging.LogRecord) -> bool:
+        of = "".join(f" {each}" for each in sorted(vars(record).keys() - _OF_RECORDS))
+        found.add(f"is logged: {record.levelname}{of and ' with'}{of}")
+        assert record.getMessage(), "its text has a place for what the event says"
+        return False
+
+    log = logging.getLogger("go_scheduler.golden")
+    log.setLevel(logging.DEBUG)
+    log.addFilter(take)
+    teller = LOG_ALONE.teller("golden")
     for values in itertools.product(*possible):
         given = {each.name: value for each, value in zip(fields, values, strict=True)}
-        line = line_of(event(**given))
-        if line is not None:
-            level = logging.getLevelName(line.level)
-            of = "".join(f" {each}" for each in sorted(line.ids))
-            found.add(f"is logged: {level}{of and ' with'}{of}")
+        teller.tell(event(**given))
+    log.removeFilter(take)
     return found
+
+
+_OF_RECORDS = vars(logging.makeLogRecord({})).keys()
 
 
 def _possible(kind: str) -> Sequence[object]:

@@ -36,7 +36,7 @@ from go_scheduler.errors import (
     ConfigurationError,
     SchedulerStateError,
 )
-from go_scheduler.events.instrument import Instrument
+from go_scheduler.events.listening import Instrument
 from go_scheduler.formatting import shown
 from go_scheduler.handlers.registry import NAMELESS, HandlerRegistry
 from go_scheduler.json import write_value
