@@ -45,8 +45,8 @@ def test_a_store_is_named_by_an_option_the_environment_or_the_configuration(
         assert "DEFINITION" in shell("list", where=False)
     for text, told in (
         ("server: {port: 1}", "say where: --store URL"),
-        ("stores: {}", "line 1: stores: there is no such setting: did you mean store?"),
-        ("store: {ulr: x}", "line 1: store.ulr: there is no such setting: did you me"),
+        ("stores: {}", "yaml: stores: there is no such setting: did you mean store?"),
+        ("store: {ulr: x}", "yaml: store.ulr: there is no such setting: did you me"),
     ):
         file.write_text(text)
         assert told in shell.refusal("list", where=False)
