@@ -229,6 +229,11 @@ def test_settings_may_be_repeated_by_aliases_and_merged() -> None:
     assert loaded.sources.origin(("server", "port")) == "settings.yaml"
 
 
+def test_a_section_without_settings_has_the_defaults() -> None:
+    settings = load("server:\nlog: {}\n")
+    assert {origin for *_, origin in settings_of(settings)} == {"default"}
+
+
 def test_a_file_that_cannot_be_read_is_told() -> None:
     Path("settings.yaml").write_bytes(b"\xff")
     with pytest.raises(ConfigurationError, match="is no text in UTF-8"):
@@ -308,18 +313,32 @@ def test_of_a_url_only_the_password_is_masked(url: str, shown: str) -> None:
     assert loaded.sources.origin(("store", "url")) == "settings.yaml"
 
 
-def test_what_is_shown_is_json() -> None:
-    roles = "{admin: [admin], reader: [jobs:read]}"
-    loaded = load(
-        "access: {oidc: {issuer: https://a.example, audience: jobs, roles_claim: r,"
-        f" roles: {roles}}}}}\nserver: {{tls_certificate: a.pem, tls_key: b.pem}}"
-    )
+SHOWN = """
+access:
+  oidc:
+    issuer: https://a.example
+    audience: jobs
+    roles_claim: r
+    roles: {admin: [admin], reader: [jobs:read]}
+server: {tls_certificate: a.pem, tls_key: b.pem}
+dispatch:
+  types:
+    resize: {payload: {anyOf: [{required: [a]}, {required: [b]}], examples: [{}, {}]}}
+"""
+
+
+def test_what_is_shown_is_json_and_yaml() -> None:
+    settings = load(SHOWN)
     values = {
-        ".".join(map(str, place)): value for place, value, _ in settings_of(loaded)
+        ".".join(map(str, place)): value for place, value, _ in settings_of(settings)
     }
     assert json.loads(json.dumps(values)) == values
     assert values["access.oidc.roles.reader"] == ["jobs:read"]
     assert values["server.tls_key"] == "b.pem"
+    shown = yaml.safe_load("\n".join(as_yaml(settings)))
+    payload = yaml.safe_load(SHOWN)["dispatch"]["types"]["resize"]["payload"]
+    assert shown["dispatch"]["types"]["resize"]["payload"] == payload
+    assert shown["access"]["oidc"]["roles"]["admin"] == ["admin"]
 
 
 def test_secrets_with_names_are_a_mapping() -> None:
