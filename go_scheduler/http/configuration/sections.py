@@ -318,14 +318,9 @@ class ServerSection(Section):
         Raises:
             ConfigurationError: A limit is wrong.
         """
-        given = self.limits.model_dump(exclude={"rate"})
         rate = self.limits.rate
-        return Limits(
-            **given,
-            read=self.read_timeout,
-            answer=self.write_timeout,
-            rate=None if rate is None else Rate(**rate.model_dump()),
-        )
+        given = dict(self.limits) | {"rate": rate and Rate(**dict(rate))}
+        return Limits(**given, read=self.read_timeout, answer=self.write_timeout)
 
 
 class RetrySection(Section):
@@ -559,12 +554,9 @@ class CommandSection(Section):
             ConfigurationError: There is no such program or folder, or a value is wrong.
         """
         found = dict(self) | {"limits": CommandLimits(**dict(self.limits))}
-        if self.environment is None:
-            del found["environment"]
-        else:
-            found["environment"] = {
-                name: each.get_secret_value() for name, each in self.environment.items()
-            }
+        if (environment := found.pop("environment")) is not None:
+            secrets = environment.items()
+            found["environment"] = {n: each.get_secret_value() for n, each in secrets}
         return Command(**found)
 
 

@@ -229,6 +229,11 @@ def test_settings_may_be_repeated_by_aliases_and_merged() -> None:
     assert loaded.sources.origin(("server", "port")) == "settings.yaml"
 
 
+def test_a_wrong_section_is_named_with_its_file_and_not_with_a_variable() -> None:
+    [told] = refused("server: {tls_key: a.pem}", GO_SCHEDULER_SERVER__PORT="1")
+    assert told.startswith("settings.yaml: server: tls_certificate and tls_key need")
+
+
 def test_a_section_without_settings_has_the_defaults() -> None:
     settings = load("server:\nlog: {}\n")
     assert {origin for *_, origin in settings_of(settings)} == {"default"}
