@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, Union
+from typing import TYPE_CHECKING, Annotated, TypeAlias, Union
 
 from go_scheduler.cli.options import text
 from go_scheduler.client import Client
@@ -15,7 +15,7 @@ from go_scheduler.stores.base import Store
 from go_scheduler.stores.opening import open_store
 
 if TYPE_CHECKING:
-    from go_scheduler.http.configuration.loading import Loaded
+    from go_scheduler.http.configuration.sections import Configuration
     from go_scheduler.http.remote import Remote
 
 Connected: TypeAlias = Union[Client, "Remote"]
@@ -136,7 +136,7 @@ def _url_of(store: str | None, config: Path | None, *, missing: str) -> str:
     url = store or os.environ.get("GO_SCHEDULER_STORE")
     if not url:
         # Imported here: most commands read no file.
-        from go_scheduler.http.configuration.store_section import store_url
+        from go_scheduler.http.configuration.files import store_url
 
         url = store_url(config)
     if not url:
@@ -151,7 +151,7 @@ def _url_of(store: str | None, config: Path | None, *, missing: str) -> str:
 
 def configuration(
     file: Path | None, options: Mapping[str, tuple[str, object]] | None = None
-) -> "Loaded":
+) -> "Configuration":
     """Load the configuration, with the options of a command.
 
     Args:
@@ -164,23 +164,18 @@ def configuration(
     """
     from go_scheduler.http.configuration.loading import load_configuration
 
-    said: dict[str, tuple[Any, object]] = {
-        name: (tuple(place.split(".")), value)
-        for name, (place, value) in (options or {}).items()
-        if value is not None
-    }
-    return load_configuration(file, options=said)
+    return load_configuration(file, options=options)
 
 
 def checked_configuration(
     file: Path | None, options: Mapping[str, tuple[str, object]] | None = None
-) -> "Loaded":
+) -> "Configuration":
     """The same, if a server can start with it."""
     from go_scheduler.http.configuration.checking import check
 
-    loaded = configuration(file, options)
-    check(loaded.settings, loaded.named)
-    return loaded
+    settings = configuration(file, options)
+    check(settings)
+    return settings
 
 
 def token_for(server: str) -> str | None:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from go_scheduler.clock import Clock
     from go_scheduler.dashboard.admission import Authorize
     from go_scheduler.http.access.authentication import Access
-    from go_scheduler.http.configuration.loading import Configuration
+    from go_scheduler.http.configuration.sections import Configuration
 
 _CHANGED = ("/definitions/", "/instances/")
 

@@ -53,8 +53,7 @@ if TYPE_CHECKING:
     from go_scheduler.handlers.job_types import JobTypes
     from go_scheduler.http.access.authentication import Access
     from go_scheduler.http.app import Pages
-    from go_scheduler.http.configuration.loading import Configuration
-    from go_scheduler.http.configuration.sections import ServerSection
+    from go_scheduler.http.configuration.sections import Configuration, ServerSection
     from go_scheduler.http.context import Context
     from go_scheduler.stores.base import Store
 

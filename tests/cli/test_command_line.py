@@ -40,13 +40,15 @@ def test_a_store_is_named_by_an_option_the_environment_or_the_configuration(
 ) -> None:
     file = Path("go_scheduler.yaml")
     assert "say where: --store URL" in shell.refusal("list", where=False)
-    for text in (f"store: {shell.url}", f"store: {{url: '{shell.url}'}}\nserver: {{}}"):
-        file.write_text(text)
+    Path("url").write_text(shell.url)
+    for text in (shell.url, f"{{url: '{shell.url}'}}", "{url_file: url}"):
+        file.write_text(f"store: {text}\nserver: {{prot: 1}}")
         assert "DEFINITION" in shell("list", where=False)
     for text, told in (
         ("server: {port: 1}", "say where: --store URL"),
-        ("stores: {}", "line 1: stores: there is no such setting: did you mean store?"),
-        ("store: {ulr: x}", "line 1: store.ulr: there is no such setting: did you me"),
+        ("stores: {}", "yaml: stores: there is no such setting: did you mean store?"),
+        ("store: {url_file: none}", "yaml: store: url_file: none cannot be read: No s"),
+        ("store: {ulr: x}", "yaml: store.ulr: there is no such setting: did you me"),
     ):
         file.write_text(text)
         assert told in shell.refusal("list", where=False)

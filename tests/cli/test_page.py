@@ -182,9 +182,9 @@ def test_each_setting_is_explained_with_its_default() -> None:
 
 def test_the_container_is_made_of_what_there_is() -> None:
     folder = ROOT / "examples/docker"
-    loaded = load_configuration(folder / "go_scheduler.yaml", environment={})
-    assert not loaded.settings.access.is_open
-    loaded.settings.access.access()
+    settings = load_configuration(folder / "go_scheduler.yaml")
+    assert not settings.access.is_open
+    settings.access.access()
     compose = yaml.safe_load((folder / "compose.yaml").read_text())
     server = compose["services"]["server"]
     assert (folder / server["build"]["context"]).resolve() == ROOT
@@ -194,8 +194,8 @@ def test_the_container_is_made_of_what_there_is() -> None:
     store = compose["services"]["store"]["environment"]
     url = "postgresql://{POSTGRES_USER}:{POSTGRES_PASSWORD}@store:5432/{POSTGRES_DB}"
     assert server["environment"]["GO_SCHEDULER_STORE"] == url.format(**store)
-    drain = loaded.settings.server.drain.total_seconds()
+    drain = settings.server.drain.total_seconds()
     assert float(server["stop_grace_period"].rstrip("s")) > drain
     dockerfile = (folder / "Dockerfile").read_text()
     assert "\nUSER scheduler\n" in dockerfile
-    assert f"\nEXPOSE {loaded.settings.server.port}\n" in dockerfile
+    assert f"\nEXPOSE {settings.server.port}\n" in dockerfile

@@ -108,21 +108,19 @@ def test_the_configuration_is_checked_and_shown(shell: Shell) -> None:
     Path("go_scheduler.yaml").write_text("store: postgresql://ann:secret@host/jobs\n")
     assert shell("config", where=False) == "go_scheduler.yaml is right\n"
     shown = shell("config", "--show", where=False)
-    assert (
-        '  url: "postgresql://ann:***@host/jobs"  # go_scheduler.yaml, line 1' in shown
-    )
+    assert '  url: "postgresql://ann:***@host/jobs"  # go_scheduler.yaml' in shown
     assert "  port: 8710  # default" in shown
     objects = shell("config", "--show", "--json", where=False).splitlines()
     assert '{"setting":"server.port","value":8710,"origin":"default"}' in objects
     assert "--json is of use" in shell.refusal("config", "--json", where=False)
     Path("go_scheduler.yaml").write_text("server: {prot: 1}")
-    assert "line 1: server.prot: there is no such setting: did you mean port?" in (
+    assert "yaml: server.prot: there is no such setting: did you mean port?" in (
         shell.refusal("config", where=False)
     )
     key = "{subject: ann, hash: gs_x, scopes: [admin]}"
     Path("go_scheduler.yaml").write_text(f"access:\n  keys:\n  - {key}\n")
     for words in (["config"], ["config", "--show"], ["serve"]):
-        assert "go_scheduler.yaml, line 3: access.keys.0.hash: hash of the key" in (
+        assert "go_scheduler.yaml: access.keys.0.hash: hash of the key" in (
             shell.refusal(*words, where=False)
         )
 
@@ -154,7 +152,7 @@ def test_a_key_is_let_in_by_what_is_to_be_configured(
     file.write_text(shell(*words, where=False))
     [key] = re.findall(r"gs_\S+", shell.errors)
     assert key not in file.read_text()
-    known = [each.key() for each in load_configuration(file).settings.access.keys]
+    known = [each.key() for each in load_configuration(file).access.keys]
     caller = ApiKeys(known, SystemClock()).caller_of(key)
     assert caller.subject == "mail workers"
     assert caller.scopes == {"workers", "runs:read"}

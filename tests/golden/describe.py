@@ -69,7 +69,7 @@ from go_scheduler.dispatch import Topics, message_schema
 from go_scheduler.doctor.diagnosis import KINDS
 from go_scheduler.events.event_bus import LOG_ALONE
 from go_scheduler.http import LongPoll, create_app
-from go_scheduler.http.configuration.loading import Configuration
+from go_scheduler.http.configuration.sections import Configuration
 from go_scheduler.http.problems import problem_of
 from go_scheduler.models import Pause
 from go_scheduler.stores import Announcement, open_store

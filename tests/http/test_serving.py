@@ -34,7 +34,7 @@ from tests.patience import FAILED_AFTER
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from go_scheduler.http.configuration.loading import Configuration
+    from go_scheduler.http.configuration.sections import Configuration
 
 EMBEDDED = "sqlite:///go_scheduler.db"
 
@@ -46,10 +46,8 @@ def _in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def settings_of(text: str = "", port: int = 0) -> Configuration:
     Path("settings.yaml").write_text(text)
-    options = {"--port": (("server", "port"), port)}
-    return load_configuration(
-        Path("settings.yaml"), options=options, environment={}
-    ).settings
+    options = {"--port": ("server.port", port)}
+    return load_configuration(Path("settings.yaml"), options=options)
 
 
 def served(

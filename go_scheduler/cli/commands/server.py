@@ -58,7 +58,7 @@ def serve(
         "--host": ("server.host", host),
         "--port": ("server.port", port),
     }
-    settings = checked_configuration(config, options).settings
+    settings = checked_configuration(config, options)
     pages = configured if settings.dashboard.enabled else None
     if not served(settings, runs=not no_run, pages=pages, say=line):
         raise typer.Exit(ExitCode.NOT_SO)
@@ -75,19 +75,19 @@ def config_(
     json: Json = False,
 ) -> None:
     """Check the configuration, or show all of it with secrets masked."""
-    from go_scheduler.http.configuration.showing import as_yaml, settings_of
+    from go_scheduler.http.configuration.loading import as_yaml, settings_of
 
     if json and not show:
         raise ConfigurationError("--json is of use with --show only")
-    loaded = checked_configuration(config)
+    settings = checked_configuration(config)
     if not show:
-        line(f"{loaded.file.path or 'the configuration'} is right")
+        line(f"{settings.sources.file or 'the configuration'} is right")
     elif json:
-        for place, value, origin in settings_of(loaded):
+        for place, value, origin in settings_of(settings):
             setting = ".".join(map(str, place))
             document({"setting": setting, "value": value, "origin": origin})
     else:
-        line("\n".join(as_yaml(loaded)))
+        line("\n".join(as_yaml(settings)))
 
 
 @app.command()
@@ -123,7 +123,7 @@ def dashboard(
         "--allow-changes": ("dashboard.allow_changes", allow_changes or None),
     }
     url = where.url()
-    settings = checked_configuration(where.config, options).settings
+    settings = checked_configuration(where.config, options)
     with closing(opened_store(url, migrates=False)) as store:
         serve_pages(settings, configured, store=store, say=line)
 

@@ -47,7 +47,7 @@ def worker(
         "--queues": ("scheduler.queues", queues),
         "--max-workers": ("scheduler.max_workers", max_workers),
     }
-    settings = configuration(where.config, options).settings
+    settings = configuration(where.config, options)
     arguments = settings.scheduler.arguments()
     found: Any = imported(handler)
     queues_served = arguments["queues"]
@@ -139,7 +139,7 @@ def dispatch_worker(
     from go_scheduler.http.configuration.imported import imported
     from go_scheduler.http.logs import written_log
 
-    settings = configuration(config).settings
+    settings = configuration(config)
     dispatch = settings.dispatch
     kept = None if dispatch.url is None else dispatch.url.get_secret_value()
     if not (url := bus or os.environ.get("GO_SCHEDULER_BUS") or kept):

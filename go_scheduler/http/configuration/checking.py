@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ssl
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from go_scheduler.clock import SystemClock
 from go_scheduler.errors import ConfigurationError
+from go_scheduler.handlers.job_types import JobTypes
 from go_scheduler.http.access.issuer import OidcIssuer
 from go_scheduler.http.access.keys import ApiKeys
 from go_scheduler.http.access.loopback import is_loopback
@@ -22,17 +23,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from go_scheduler.http.access.keys import ApiKey
-    from go_scheduler.http.configuration.files import Place
-    from go_scheduler.http.configuration.loading import Configuration
-    from go_scheduler.http.configuration.sections import AccessSection, ServerSection
+    from go_scheduler.http.configuration.loading import Place
+    from go_scheduler.http.configuration.sections import (
+        Configuration,
+        KeySection,
+        ServerSection,
+    )
 
 
-def check(settings: Configuration, named: Callable[[Place], str] | None = None) -> None:
+def check(settings: Configuration) -> None:
     """Refuse settings with which a server cannot start.
-
-    Args:
-        settings: All settings.
-        named: Names a setting and where it was set; None: only its path is known.
 
     Raises:
         ConfigurationError: A line for each wrong setting: where it was set, and what
@@ -45,9 +45,10 @@ def check(settings: Configuration, named: Callable[[Place], str] | None = None) 
         except ConfigurationError as error:
             # An error of a section is left out after an error of its settings.
             if not any(each[: len(place)] == place for each in problems):
-                exact, text = _exact(place, str(error))
-                name = ".".join(map(str, exact)) if named is None else named(exact)
-                problems[exact] = f"{name}: {text}"
+                # The message begins with the name of an argument, often of a setting.
+                first = str(error).partition(" ")[0].rstrip(",:")
+                exact = (*place, first) if first in settings_below(place) else place
+                problems[exact] = f"{settings.sources.named(exact)}: {error}"
     if problems:
         raise ConfigurationError("\n".join(problems.values()))
 
@@ -56,17 +57,26 @@ def _parts(settings: Configuration) -> Iterator[tuple[Place, Callable[[], object
     """The objects to make of the settings, by the paths of these."""
     if (url := settings.store.url) is not None:
         yield ("store", "url"), lambda: open_store(url.get_secret_value()).close()
-    yield from _access(settings.access)
-    server, types = settings.server, settings.types
+    access, server = settings.access, settings.server
+    keys: list[ApiKey] = []
+    for index, each in enumerate(access.keys):
+
+        def add(each: KeySection = each) -> None:
+            key = each.key()
+            ApiKeys([*keys, key], SystemClock())
+            keys.append(key)
+
+        yield ("access", "keys", index), add
+    if access.oidc is not None:
+        yield ("access", "oidc"), partial(OidcIssuer, **dict(access.oidc))
+    yield ("access", "origins"), partial(checked_origins, access.origins)
     yield ("server", "host"), partial(_check_host, settings)
     yield ("server", "tls_certificate"), partial(_check_tls, server)
     yield ("server", "limits"), server.request_limits
     yield ("jobs",), settings.jobs.defaults
     if (origin := settings.dashboard.origin) is not None:
         yield ("dashboard", "origin"), partial(checked_origins, [origin])
-    yield ("types", "shell"), partial(_check_shell, settings)
-    yield ("types",), types.job_types
-    yield ("dispatch",), partial(_check_dispatch, settings)
+    yield from _types(settings)
     scheduler = settings.scheduler
     yield ("scheduler", "retry"), scheduler.retry.policy
     yield ("scheduler", "catch_up"), partial(CatchUp, **dict(scheduler.catch_up))
@@ -80,28 +90,25 @@ def _parts(settings: Configuration) -> Iterator[tuple[Place, Callable[[], object
     )
 
 
-def _access(access: AccessSection) -> Iterator[tuple[Place, Callable[[], object]]]:
-    keys: list[ApiKey] = []
-    for index, each in enumerate(access.keys):
-
-        def add(each: Any = each) -> None:
-            key = each.key()
-            ApiKeys([*keys, key], SystemClock())
-            keys.append(key)
-
-        yield ("access", "keys", index), add
-    if access.oidc is not None:
-        yield ("access", "oidc"), partial(OidcIssuer, **dict(access.oidc))
-    yield ("access", "origins"), partial(checked_origins, access.origins)
-
-
-def _exact(place: Place, text: str) -> tuple[Place, str]:
-    """The setting that an error is about, and the rest of its text."""
-    said, found, rest = text.partition(": ")
-    if found and said.startswith(".".join(map(str, place)) + "."):
-        place, text = tuple(said.split(".")), rest
-    first = text.partition(" ")[0].rstrip(",:")
-    return ((*place, first), text) if first in settings_below(place) else (place, text)
+def _types(settings: Configuration) -> Iterator[tuple[Place, Callable[[], object]]]:
+    types, dispatch = settings.types, settings.dispatch
+    if (webhook := types.webhook) is not None:
+        for of in ("secrets", "authorizations"):
+            for name, secret in getattr(webhook, of).items():
+                yield ("types", "webhook", of, name), secret.secret
+        yield ("types", "webhook"), webhook.executor
+    if types.email is not None:
+        yield ("types", "email"), types.email.executor
+    if types.shell is not None:
+        yield ("types", "shell"), partial(_check_shell, settings)
+        for name, command in types.shell.commands.items():
+            yield ("types", "shell", "commands", name), command.command
+        yield ("types", "shell"), types.shell.executor
+    yield ("types",), types.job_types
+    for name, each in dispatch.types.items():
+        make = partial(each.job_type, JobTypes(), name, queue=types.queue)
+        yield ("dispatch", "types", name), make
+    yield ("dispatch",), partial(_check_dispatch, settings)
 
 
 def _check_host(settings: Configuration) -> None:
@@ -115,7 +122,7 @@ def _check_host(settings: Configuration) -> None:
 
 
 def _check_shell(settings: Configuration) -> None:
-    if settings.access.is_open and settings.types.shell is not None:
+    if settings.access.is_open:
         raise ConfigurationError(
             "it runs commands, and without authentication any program on this machine"
             " could have them run: set up access.keys or access.oidc"
@@ -123,11 +130,10 @@ def _check_shell(settings: Configuration) -> None:
 
 
 def _check_dispatch(settings: Configuration) -> None:
-    bus = settings.dispatch.bus()
+    bus, types = settings.dispatch.bus(), settings.types
     if bus is not None:
         with bus:
-            types, queue = settings.types.job_types(), settings.types.queue
-            settings.dispatch.dispatcher(bus, types, queue=queue)
+            settings.dispatch.dispatcher(bus, types.job_types(), queue=types.queue)
 
 
 def _check_tls(server: ServerSection) -> None:

@@ -8,20 +8,12 @@ from datetime import timedelta
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.formatting import shown
 
-_UNITS = {
-    word: unit
-    for unit, words in {
-        "milliseconds": "ms",
-        "seconds": "s sec second seconds",
-        "minutes": "m min minute minutes",
-        "hours": "h hour hours",
-        "days": "d day days",
-        "weeks": "w week weeks",
-    }.items()
-    for word in words.split()
-}
-_PART = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]+)", re.ASCII)
-_NUMBER = re.compile(r"\d+(?:\.\d+)?", re.ASCII)
+_NUMBER = r"(\d+(?:\.\d+)?)"
+_UNITS = (
+    "(?P<milliseconds>ms)|(?P<seconds>s|sec|seconds?)|(?P<minutes>m|min|minutes?)"
+    "|(?P<hours>h|hours?)|(?P<days>d|days?)|(?P<weeks>w|weeks?)"
+)
+_PART = re.compile(rf"\s*{_NUMBER}\s*(?:{_UNITS})(?![a-z])", re.ASCII)
 
 
 def read_duration(value: object, name: str = "a duration") -> timedelta:
@@ -40,25 +32,17 @@ def read_duration(value: object, name: str = "a duration") -> timedelta:
         if isinstance(value, int | float) and not isinstance(value, bool):
             return timedelta(seconds=value)
         if isinstance(value, str):
-            return _read_text(value.strip().lower())
+            text = value.strip().lower()
+            if re.fullmatch(_NUMBER, text, re.ASCII):
+                return timedelta(seconds=float(text))
+            parts = [*_PART.finditer(text)]
+            if parts and "".join(each[0] for each in parts) == text:
+                # The group of the unit has the name of the argument of a timedelta.
+                lengths = ({str(each.lastgroup): float(each[1])} for each in parts)
+                return sum((timedelta(**each) for each in lengths), timedelta())
     except (ValueError, OverflowError):
         pass
     raise ConfigurationError(
         f"{name} must be a number of seconds, or a text such as 90s, 5m, 1h30m or 2d,"
         f" not {shown(value)}"
     )
-
-
-def _read_text(text: str) -> timedelta:
-    if _NUMBER.fullmatch(text):
-        return timedelta(seconds=float(text))
-    found, end = timedelta(), 0
-    while part := _PART.match(text, end):
-        number, unit = part.groups()
-        if unit not in _UNITS:
-            raise ValueError(unit)
-        found += timedelta(**{_UNITS[unit]: float(number)})
-        end = part.end()
-    if not end or end != len(text):
-        raise ValueError(text)
-    return found

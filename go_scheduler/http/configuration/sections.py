@@ -1,23 +1,45 @@
-"""The sections of the configuration, but for types of jobs."""
+"""All settings of a server, in sections, and the objects that are made of them."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable, Mapping
+from copy import copy
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import Field, SecretStr, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    PrivateAttr,
+    SecretStr,
+    model_validator,
+)
+from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from go_scheduler.dispatch.dispatcher import Dispatcher
 from go_scheduler.dispatch.opening import open_bus
 from go_scheduler.errors import ConfigurationError
+from go_scheduler.formatting import shown, write_duration
+from go_scheduler.handlers.email import Email, MailServer
+from go_scheduler.handlers.job_types import JobTypes
 from go_scheduler.handlers.schema import Schema
+from go_scheduler.handlers.shell import Command, Shell
+from go_scheduler.handlers.shell import Limits as CommandLimits
+from go_scheduler.handlers.webhook import Webhook
+from go_scheduler.handlers.webhook_settings import Secret, WebhookSettings
 from go_scheduler.http.access.authentication import Access, OpenAccess
 from go_scheduler.http.access.bearer import BearerAccess
 from go_scheduler.http.access.issuer import OidcIssuer
 from go_scheduler.http.access.keys import ApiKey
 from go_scheduler.http.access.rate_limits import Rate, Waiting
-from go_scheduler.http.configuration.section import Duration, Section, Texts, errors_at
+from go_scheduler.http.configuration.durations import read_duration
+from go_scheduler.http.configuration.files import read_text
+from go_scheduler.http.configuration.imported import imported
 from go_scheduler.http.jobs.jitter import JobDefaults
 from go_scheduler.http.limits import Limits
 from go_scheduler.http.work.long_poll import LongPoll
@@ -25,17 +47,118 @@ from go_scheduler.policies import CatchUp, RetryPolicy
 from go_scheduler.scheduler import Scheduler
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable
 
     from go_scheduler.dispatch.bus import MessageBus
-    from go_scheduler.handlers.job_types import JobTypes
+    from go_scheduler.handlers.registry import Handler
+    from go_scheduler.http.configuration.loading import Sources
+
+
+PREFIX = "GO_SCHEDULER_"
+"""The names of the variables of settings begin with it."""
+
+
+def _several(value: object) -> object:
+    """A list, or a text with commas, as in the environment."""
+    if isinstance(value, str):
+        return [each.strip() for each in value.split(",") if each.strip()]
+    return value
+
+
+# The parts of a URL that hold no secret: host, port, path, and namespace.
+_PLACE = (
+    r"(\[[\da-fA-F:.]+\]|[^:?#;%\s/@]*)(:\d+)?(/[^?#;%\s@]*)?(\?namespace=[\w.%+:-]+)?"
+)
+_URL = re.compile(
+    rf"(?P<user>[a-z][\w+-]*://[\w.-]*)(?P<password>:.*)?(?P<place>@{_PLACE})"
+    rf"|[a-z][\w+-]*://{_PLACE}",
+    re.ASCII,
+)
+
+
+def _masked(secret: SecretStr) -> str:
+    """A mask; of a URL only the password is masked."""
+    url = _URL.fullmatch(secret.get_secret_value())
+    if url is None:
+        return "***"
+    return f"{url['user']}:***{url['place']}" if url["password"] else url[0]
+
+
+def _from_files(given: object, names: Iterable[str]) -> object:
+    """Read these secrets if they are in files, as ``url_file`` says of ``url``."""
+    if not isinstance(given, Mapping):
+        return given
+    found = dict(given)
+    for name in names:
+        if (file := found.pop(f"{name}_file", None)) is None:
+            continue
+        if found.get(name) is not None:
+            raise ValueError(f"say {name} or {name}_file, not both")
+        found[name] = read_text(Path(str(file)), f"{name}_file: ").strip()
+    return found
+
+
+def _all_from_files(given: object) -> object:
+    """Read the secrets of a mapping that are in files."""
+    names = given if isinstance(given, Mapping) else ()
+    return _from_files(given, [each.removesuffix("_file") for each in names])
+
+
+Duration = Annotated[
+    timedelta,
+    BeforeValidator(lambda value: read_duration(value, "it")),
+    PlainSerializer(write_duration),
+]
+"""Seconds, or a text such as ``5m``."""
+
+Texts = Annotated[tuple[str, ...], BeforeValidator(_several)]
+"""A list of texts, or one text with commas between them."""
+
+SecretText = Annotated[SecretStr, PlainSerializer(_masked)]
+"""A text that is masked when it is shown, and that may be in a file."""
+
+SecretTexts = Annotated[dict[str, SecretText], BeforeValidator(_all_from_files)]
+"""Secrets by the names that users give them."""
+
+
+class Section(BaseModel):
+    """A section: unknown settings are refused, and secrets may be in files."""
+
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, hide_input_in_errors=True, validate_default=True
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_secrets(cls, given: object) -> object:
+        if given is None:
+            return {}
+        secrets = (SecretStr, SecretText | None)
+        fields = cls.model_fields.items()
+        return _from_files(given, [n for n, f in fields if f.annotation in secrets])
+
+
+class StoreSection(Section):
+    """The store of definitions and instances.
+
+    Attributes:
+        url: The URL of the store; None: a SQLite file in the working folder.
+    """
+
+    url: SecretText | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_url(cls, given: object) -> object:
+        """Accept a URL instead of the section."""
+        return {"url": given} if isinstance(given, str) else given
 
 
 class KeySection(Section):
     """An API key; see ``ApiKey``."""
 
     subject: str
-    hash: SecretStr
+    hash: SecretText
     scopes: Texts
     queues: Texts | None = None
     owners: Texts | None = None
@@ -116,7 +239,7 @@ class DashboardSection(Section):
     allow_changes: bool | None = None
     origin: str | None = None
     client_id: str | None = None
-    client_secret: SecretStr | None = None
+    client_secret: SecretText | None = None
     scope: str = "openid"
     session: Duration = timedelta(hours=8)
 
@@ -180,7 +303,7 @@ class ServerSection(Section):
     root_path: str = ""
     tls_certificate: Path | None = None
     tls_key: Path | None = None
-    tls_key_password: SecretStr | None = None
+    tls_key_password: SecretText | None = None
     limits: LimitsSection = LimitsSection()
 
     @model_validator(mode="after")
@@ -195,14 +318,9 @@ class ServerSection(Section):
         Raises:
             ConfigurationError: A limit is wrong.
         """
-        given = self.limits.model_dump(exclude={"rate"})
         rate = self.limits.rate
-        return Limits(
-            **given,
-            read=self.read_timeout,
-            answer=self.write_timeout,
-            rate=None if rate is None else Rate(**rate.model_dump()),
-        )
+        given = dict(self.limits) | {"rate": rate and Rate(**dict(rate))}
+        return Limits(**given, read=self.read_timeout, answer=self.write_timeout)
 
 
 class RetrySection(Section):
@@ -322,6 +440,192 @@ class JobsSection(Section):
         return JobDefaults(**dict(self))
 
 
+class SecretSection(Section):
+    """A secret, and the hosts that may receive it; see ``Secret``."""
+
+    value: SecretText
+    hosts: Texts
+
+    def secret(self) -> Secret:
+        """The secret.
+
+        Raises:
+            ConfigurationError: The value or a host is wrong.
+        """
+        return Secret(value=self.value.get_secret_value(), hosts=self.hosts)
+
+
+class WebhookSection(Section):
+    """The type ``webhook``; see ``WebhookSettings``.
+
+    Attributes:
+        secrets: The keys of signatures, by name.
+        authorizations: Values of ``Authorization``, by name.
+    """
+
+    hosts: Texts | None = None
+    ports: tuple[int, ...] = (80, 443)
+    networks: Texts = ()
+    redirects: int = 0
+    other_hosts: bool = False
+    connect_timeout: Duration = timedelta(seconds=10)
+    read_timeout: Duration = timedelta(seconds=30)
+    timeout: Duration = timedelta(seconds=60)
+    max_answer: int = 64 * 1024
+    max_retry_after: Duration = timedelta(hours=1)
+    ca_file: Path | None = None
+    secrets: dict[str, SecretSection] = Field(default_factory=dict)
+    authorizations: dict[str, SecretSection] = Field(default_factory=dict)
+
+    def executor(self) -> Webhook:
+        """The handler of the type.
+
+        Raises:
+            ConfigurationError: A setting is wrong.
+        """
+        given = dict(self)
+        secrets, authorizations = (
+            {name: each.secret() for name, each in given.pop(of).items()}
+            for of in ("secrets", "authorizations")
+        )
+        settings = WebhookSettings(**given)
+        return Webhook(
+            secrets=secrets, authorizations=authorizations, settings=settings
+        )
+
+
+class EmailSection(Section):
+    """The type ``email``; see ``MailServer`` and ``Email``."""
+
+    host: str
+    port: int = 587
+    security: Literal["starttls", "tls", "none"] = "starttls"
+    user: str | None = None
+    password: SecretText | None = None
+    timeout: Duration = timedelta(seconds=30)
+    ca_file: Path | None = None
+    hello: str | None = None
+    sender: str
+    recipients: Texts | None = None
+    max_recipients: int = 50
+
+    def executor(self) -> Email:
+        """The handler of the type.
+
+        Raises:
+            ConfigurationError: A setting is wrong.
+        """
+        given = dict(self)
+        mail = {
+            name: given.pop(name) for name in ("sender", "recipients", "max_recipients")
+        }
+        if self.password is not None:
+            given["password"] = self.password.get_secret_value()
+        return Email(MailServer(**given), **mail)
+
+
+class CommandLimitsSection(Section):
+    """The limits of a command's process; see ``shell.Limits``."""
+
+    cpu_seconds: int | None = None
+    memory: int | None = None
+    open_files: int | None = None
+
+
+class CommandSection(Section):
+    """A command that may be run; see ``Command``.
+
+    Attributes:
+        environment: Its whole environment; None: a ``PATH`` and a ``LANG``.
+    """
+
+    arguments: tuple[str, ...]
+    options: Texts = ()
+    environment: SecretTexts | None = None
+    folder: Path = Path("/")
+    timeout: Duration = timedelta(minutes=5)
+    final_codes: tuple[int, ...] = ()
+    limits: CommandLimitsSection = CommandLimitsSection()
+
+    def command(self) -> Command:
+        """The command.
+
+        Raises:
+            ConfigurationError: There is no such program or folder, or a value is wrong.
+        """
+        found = dict(self) | {"limits": CommandLimits(**dict(self.limits))}
+        if (environment := found.pop("environment")) is not None:
+            secrets = environment.items()
+            found["environment"] = {n: each.get_secret_value() for n, each in secrets}
+        return Command(**found)
+
+
+class ShellSection(Section):
+    """The type ``shell``: commands, by their names.
+
+    Attributes:
+        commands: The commands that may be run.
+        grace: The time between SIGTERM and SIGKILL for a command.
+    """
+
+    commands: dict[str, CommandSection]
+    grace: Duration = timedelta(seconds=2)
+
+    def executor(self) -> Shell:
+        """The handler of the type.
+
+        Raises:
+            ConfigurationError: A command is wrong.
+        """
+        commands = {name: each.command() for name, each in self.commands.items()}
+        return Shell(commands, grace=self.grace)
+
+
+class TypesSection(Section):
+    """The types of jobs that the server itself runs.
+
+    Attributes:
+        queue: The queue of the types in this section.
+        module: A ``JobTypes`` of your own, such as ``myapp.jobs:types``.
+        announced: Whether to add the types that installed packages announce.
+        webhook: Requests to URLs; None: there is no type ``webhook``.
+        email: Mails; None: there is no type ``email``.
+        shell: Commands; None: there is no type ``shell``.
+    """
+
+    queue: str = "server"
+    module: str | None = None
+    announced: bool = True
+    webhook: WebhookSection | None = None
+    email: EmailSection | None = None
+    shell: ShellSection | None = None
+
+    def job_types(self) -> JobTypes:
+        """A new registry of the types, which may be empty.
+
+        Raises:
+            ConfigurationError: A type is wrong.
+        """
+        types = JobTypes()
+        if self.module is not None:
+            own = imported(self.module)
+            if not isinstance(own, JobTypes):
+                raise ConfigurationError(
+                    f"module, {self.module}, must be a JobTypes, not {shown(own)}"
+                )
+            types = copy(own)
+        if self.announced:
+            types.load_announced()
+        for name in ("webhook", "email", "shell"):
+            if (section := getattr(self, name)) is not None:
+                types.add(name, section.executor(), queue=self.queue)
+        return types
+
+    def queues(self, types: JobTypes) -> tuple[str, ...]:
+        """The queues of the types that the server runs."""
+        return tuple(dict.fromkeys(each.definition.queue for each in types.types))
+
+
 class LogSection(Section):
     """The log, on standard error.
 
@@ -336,9 +640,6 @@ class LogSection(Section):
     level: Literal["debug", "info", "warning", "error"] = "info"
     requests: bool = True
     log_polls: bool = False
-
-
-_UNSAID = "Run by a worker on the message bus."
 
 
 class DispatchTypeSection(Section):
@@ -357,7 +658,7 @@ class DispatchTypeSection(Section):
         retry: The retry policy; None: the scheduler's default.
     """
 
-    description: str = _UNSAID
+    description: str = "Run by a worker on the message bus."
     payload: dict[str, Any] = Field(default_factory=dict)
     queue: str | None = None
     timeout: Duration | None = None
@@ -366,20 +667,24 @@ class DispatchTypeSection(Section):
     heartbeat_timeout: Duration | None = None
     retry: RetrySection | None = None
 
-    def definition(self, queue: str) -> Mapping[str, Any]:
-        """The fields of its definition.
+    def job_type(
+        self, types: JobTypes, name: str, *, queue: str
+    ) -> Callable[[Handler], object]:
+        """Decorate the handler of the type.
+
+        Args:
+            types: Receives the type.
+            name: Its name.
+            queue: Its queue, if the section has none.
 
         Raises:
-            ConfigurationError: The policy is wrong.
+            ConfigurationError: A setting is wrong, or the name is taken.
         """
-        return {
-            "queue": self.queue or queue,
-            "timeout": self.timeout,
-            "expire_after": self.expire_after,
-            "start_timeout": self.start_timeout,
-            "heartbeat_timeout": self.heartbeat_timeout,
-            "retry": None if self.retry is None else self.retry.policy(),
-        }
+        fields = dict(self) | {"queue": self.queue or queue}
+        fields["retry"] = self.retry and self.retry.policy()
+        schema = fields.pop("payload")
+        Schema(schema, name="payload")  # named as it is here
+        return types.job_type(name, schema=schema, **fields)
 
 
 class DispatchSection(Section):
@@ -395,7 +700,7 @@ class DispatchSection(Section):
         types: The types of jobs that run over the bus, by their names.
     """
 
-    url: SecretStr | None = None
+    url: SecretText | None = None
     namespace: str = "go_scheduler"
     topic_per_task: bool = False
     start_timeout: Duration = timedelta(minutes=1)
@@ -412,7 +717,7 @@ class DispatchSection(Section):
             return open_bus(self.url.get_secret_value())
         if self.types:
             raise ConfigurationError(
-                "dispatch.types: they are run over a bus, and dispatch.url names none"
+                "types are run over a bus, and dispatch.url names none"
             )
         return None
 
@@ -435,13 +740,42 @@ class DispatchSection(Section):
             heartbeat_timeout=self.heartbeat_timeout,
         )
         for name, each in self.types.items():
-            with errors_at(f"dispatch.types.{name}"):
-                Schema(each.payload, name="payload")  # named as it is here
-                add = types.job_type(
-                    name,
-                    schema=each.payload,
-                    description=each.description,
-                    **each.definition(queue),
-                )
-            add(dispatcher)
+            each.job_type(types, name, queue=queue)(dispatcher)
         return dispatcher
+
+
+class Configuration(BaseSettings, Section):
+    """All settings of a server, by section.
+
+    Attributes:
+        store: The store of definitions and instances.
+        server: Address, TLS and limits.
+        scheduler: The arguments of the scheduler.
+        jobs: The defaults of jobs.
+        work: Work for workers over HTTP.
+        access: Authentication.
+        dashboard: The dashboard.
+        types: The types of jobs that the server runs itself.
+        dispatch: A message bus, and the types that run over it.
+        log: The log.
+    """
+
+    model_config = SettingsConfigDict(env_prefix=PREFIX, env_nested_delimiter="__")
+
+    store: StoreSection = StoreSection()
+    server: ServerSection = ServerSection()
+    scheduler: SchedulerSection = SchedulerSection()
+    jobs: JobsSection = JobsSection()
+    work: WorkSection = WorkSection()
+    access: AccessSection = AccessSection()
+    dashboard: DashboardSection = DashboardSection()
+    types: TypesSection = TypesSection()
+    dispatch: DispatchSection = DispatchSection()
+    log: LogSection = LogSection()
+
+    _sources: Sources = PrivateAttr()
+
+    @property
+    def sources(self) -> Sources:
+        """Where each setting was set."""
+        return self._sources

@@ -38,7 +38,7 @@ CLIENTS = {each["clientId"]: each for each in REALM["clients"]}
 
 
 def issuer() -> OidcIssuer:
-    access = load_configuration(CONFIGURED).settings.access.access()
+    access = load_configuration(CONFIGURED).access.access()
     assert isinstance(access, BearerAccess)
     assert access.issuer is not None
     return access.issuer
@@ -107,7 +107,7 @@ def test_the_realm_lets_the_command_line_sign_in_both_ways() -> None:
 
 
 def test_the_realm_lets_people_sign_in_to_the_dashboard() -> None:
-    dashboard = load_configuration(CONFIGURED).settings.dashboard
+    dashboard = load_configuration(CONFIGURED).dashboard
     assert dashboard.client_id == "tasks-dashboard"
     client = CLIENTS[dashboard.client_id]
     assert not client["publicClient"]

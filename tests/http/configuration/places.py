@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from datetime import timedelta
 from pathlib import Path
 from types import NoneType
 from typing import TYPE_CHECKING, Any, get_args
+from unittest.mock import patch
 
 from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
 from go_scheduler.formatting import write_duration
-from go_scheduler.http.configuration.loading import (
-    Configuration,
-    Loaded,
-    load_configuration,
-)
+from go_scheduler.http.configuration.loading import load_configuration
+from go_scheduler.http.configuration.sections import Configuration
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,10 +29,11 @@ YAML = re.compile(r"^```yaml[^\n]*\n(\w.*?)^```$", re.MULTILINE | re.DOTALL)
 """The configurations that a page shows."""
 
 
-def load(text: str = "", **environment: str) -> Loaded:
-    """The configuration of a file with this text, and of this environment."""
+def load(text: str = "", **environment: str) -> Configuration:
+    """The configuration of a file with this text, and of these variables."""
     Path("settings.yaml").write_text(text)
-    return load_configuration(Path("settings.yaml"), environment=environment)
+    with patch.dict(os.environ, environment):
+        return load_configuration(Path("settings.yaml"))
 
 
 def places(

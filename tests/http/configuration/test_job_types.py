@@ -27,16 +27,14 @@ from go_scheduler.http.access.issuer import OidcIssuer
 from go_scheduler.http.access.keys import new_key
 from go_scheduler.http.access.rate_limits import Waiting
 from go_scheduler.http.configuration.checking import check
-from go_scheduler.http.configuration.job_type_sections import (
+from go_scheduler.http.configuration.sections import (
     CommandLimitsSection,
     CommandSection,
     EmailSection,
-    WebhookSection,
-)
-from go_scheduler.http.configuration.section import Section
-from go_scheduler.http.configuration.sections import (
     OidcSection,
     SchedulerSection,
+    Section,
+    WebhookSection,
     WorkSection,
 )
 from go_scheduler.http.jobs.jitter import JobDefaults
@@ -75,7 +73,7 @@ def double(number: int) -> int:
 
 
 def types_of(text: str) -> JobTypes:
-    return load(text).settings.types.job_types()
+    return load(text).types.job_types()
 
 
 def test_the_commands_that_are_shown_can_be_submitted() -> None:
@@ -127,8 +125,8 @@ def test_work_is_handed_out_as_the_parts_have_it_by_default() -> None:
 
 
 def test_what_holds_for_jobs_can_be_set() -> None:
-    assert load().settings.jobs.defaults() == JobDefaults()
-    defaults = load("jobs: {jitter: 5s, interval: 1m}").settings.jobs.defaults()
+    assert load().jobs.defaults() == JobDefaults()
+    defaults = load("jobs: {jitter: 5s, interval: 1m}").jobs.defaults()
     assert defaults == JobDefaults(
         jitter=timedelta(seconds=5), interval=timedelta(minutes=1)
     )
@@ -153,7 +151,7 @@ types:
         limits: {cpu_seconds: 5}
       other: {arguments: [echo]}
 """
-    ).settings
+    )
     types = settings.types.job_types()
     assert settings.types.queues(types) == ("here",)
     assert types.described("shell").definition.queue == "here"
@@ -226,7 +224,7 @@ def test_types_of_ones_own_stand_beside_all_others_however_often_they_are_checke
         monkeypatch.setattr(
             metadata, "entry_points", lambda group: [point][: group == point.group]
         )
-    settings = load(BESIDE_OWN_TYPES[name]).settings
+    settings = load(BESIDE_OWN_TYPES[name])
     for _ in range(2):
         check(settings)
     types = settings.types.job_types()
@@ -238,7 +236,7 @@ def test_types_of_ones_own_stand_beside_all_others_however_often_they_are_checke
 
 def test_what_a_type_of_ones_own_is_called_cannot_be_that_of_another() -> None:
     Path("own_types.py").write_text(OWN_TYPES.replace('"double"', '"webhook"'))
-    settings = load(BESIDE_OWN_TYPES["webhook"]).settings
+    settings = load(BESIDE_OWN_TYPES["webhook"])
     for _ in range(2):
         with pytest.raises(ConfigurationError, match="registered as 'webhook' already"):
             check(settings)
@@ -250,7 +248,7 @@ def test_what_a_type_of_ones_own_is_called_cannot_be_that_of_another() -> None:
 )
 def test_what_is_wrong_with_types_is_told(text: str, told: str) -> None:
     with pytest.raises(ConfigurationError, match=told):
-        types_of(f"types: {text}")
+        check(load(f"types: {text}"))
 
 
 RESIZE = """
@@ -269,7 +267,7 @@ dispatch:
 
 
 def test_types_are_those_of_the_server_with_what_is_said_of_them() -> None:
-    settings, types = load(RESIZE).settings, JobTypes()
+    settings, types = load(RESIZE), JobTypes()
     check(settings)
     BusIntegration(settings, types).close()
     resize, video = types.types
@@ -289,7 +287,7 @@ def test_types_are_those_of_the_server_with_what_is_said_of_them() -> None:
 
 def test_they_are_run_by_a_worker() -> None:
     types, finished = JobTypes(), SimpleQueue[InstanceFinished]()
-    dispatched = BusIntegration(load(RESIZE).settings, types)
+    dispatched = BusIntegration(load(RESIZE), types)
     listeners = [hears(InstanceFinished)(finished.put)]
     scheduler = Scheduler(types, MemoryStore(), queues=["server"], listeners=listeners)
     with open_bus("memory://") as bus, scheduler:
@@ -310,7 +308,7 @@ def test_they_are_run_by_a_worker() -> None:
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("types: {resize: {}}", "dispatch.types: they are run over a bus"),
+        ("types: {resize: {}}", "dispatch.types: types are run over a bus"),
         ("url: nowhere://", "dispatch: no bus has the scheme"),
         ("{url: 'memory://', start_timeout: 0}", "dispatch.start_timeout: start_"),
         (
@@ -324,6 +322,6 @@ def test_they_are_run_by_a_worker() -> None:
     ],
 )
 def test_what_is_wrong_is_told_with_its_place(text: str, told: str) -> None:
-    settings = load(f"dispatch:\n  {text}").settings
+    settings = load(f"dispatch:\n  {text}")
     with pytest.raises(ConfigurationError, match=told):
         check(settings)
