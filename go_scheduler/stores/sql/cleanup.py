@@ -43,19 +43,22 @@ SELECT id, completed_at, now() AS now FROM task_instances@task_instances_{index}
    AND completed_at >= now() - CAST(:back AS interval)
    AND completed_at <= now() - CAST(:older_than AS interval)
    AND ({COMING.replace("t.", "")}) IS NOT TRUE
-   AND on_sqlite(length(id) = 32 AND id NOT GLOB '*[^0-9a-f]*')"""
+   AND on_sqlite(typeof(id) = 'text' AND length(id) = 32)
+   AND on_sqlite(id NOT GLOB '*[^0-9a-f]*')"""
     return Statement(heads(part, "completed_at", shards), ("id", "completed_at", "now"))
 
 
 # No index has ``attempt``: rows are read before they are chosen. Those that are locked
-# are skipped, and those that have been made to run again.
+# are skipped, and those that have run again since they were found. A time of SQLite may
+# be none: what is compared is never what was read.
 _DELETE_INSTANCES = Statement(
     """
 WITH old AS MATERIALIZED (
   SELECT t.id, t.attempt, t.error IS NOT NULL OR t.outcome <> 'completed' AS failed
-    FROM batch AS x (id uuid, ended timestamptz)
+    FROM batch AS x (id uuid)
     JOIN task_instances@task_instances_pkey AS t ON t.id = x.id
-   WHERE t.completed_at = x.ended
+   WHERE t.completed_at <= now() - CAST(:older_than AS interval)
+     AND (t.outcome = 'failed') = CAST(:failed AS boolean)
    FOR UPDATE OF t SKIP LOCKED),
 runs AS (
   DELETE FROM task_runs@task_runs_pkey AS r USING old AS old
@@ -193,7 +196,7 @@ class SQLCleanup(Store):
             if left:
                 find = find_instances(shards, failed=failed)
                 kept = min(retention.failed, LONGEST) if failed else older_than
-                left -= self._delete_instances(find, kept, left)
+                left -= self._delete_instances(find, kept, left, failed=failed)
         if left:
             find = find_definitions(shards, "completed_at")
             completed = self._delete(find, _DELETE_COMPLETED, older_than, left)
@@ -209,7 +212,7 @@ class SQLCleanup(Store):
         return limit - left
 
     def _delete_instances(
-        self, find: Statement, older_than: timedelta, limit: int
+        self, find: Statement, older_than: timedelta, limit: int, *, failed: bool
     ) -> int:
         sweep = self._statements.sweep((find, older_than))
         terms = {
@@ -218,17 +221,20 @@ class SQLCleanup(Store):
             "latest": LATEST,
             "limit": limit,
         }
+        deleted = 0
+        # What a delete that fails has left is behind the place that was reached.
         with self._statements.scanning(sweep):
             found = self._statements.read(Lane.BY_TIME, find, terms)
+            if found:
+                rows = {"x": [(row.id,) for row in found]}
+                terms = {"older_than": older_than, "failed": failed}
+                run = self._statements.run
+                deleted = len(run(Lane.BY_TIME, _DELETE_INSTANCES, terms, rows))
         if len(found) < limit:
             sweep.finish()
         else:
             sweep.go_on(found[0].now - found[-1].completed_at - older_than)
-        if not found:
-            return 0
-        rows = [(row.id, row.completed_at) for row in found]
-        run = self._statements.run
-        return len(run(Lane.BY_TIME, _DELETE_INSTANCES, {}, {"x": rows}))
+        return deleted
 
     def _delete(
         self, find: Statement, delete: Statement, older_than: timedelta, limit: int
