@@ -11,6 +11,7 @@ from go_scheduler.stores.rules import note_forgotten
 from go_scheduler.stores.sql.database import Lane
 from go_scheduler.stores.sql.rows import (
     CONTACT_COLUMNS,
+    EARLIEST,
     LATEST,
     read_contacts,
     write_announcement,
@@ -44,21 +45,20 @@ SELECT id, completed_at, now() AS now FROM task_instances@task_instances_{index}
    AND completed_at <= now() - CAST(:older_than AS interval)
    AND ({COMING.replace("t.", "")}) IS NOT TRUE
    AND on_sqlite(typeof(id) = 'text' AND length(id) = 32)
-   AND on_sqlite(id NOT GLOB '*[^0-9a-f]*')"""
+   AND on_sqlite(id NOT GLOB '*[^0-9a-f]*')
+   AND on_sqlite(typeof(completed_at) = 'integer' AND completed_at >= :earliest)"""
     return Statement(heads(part, "completed_at", shards), ("id", "completed_at", "now"))
 
 
 # No index has ``attempt``: rows are read before they are chosen. Those that are locked
-# are skipped, and those that have run again since they were found. A time of SQLite may
-# be none: what is compared is never what was read.
+# are skipped, and those that have been made to run again.
 _DELETE_INSTANCES = Statement(
     """
 WITH old AS MATERIALIZED (
   SELECT t.id, t.attempt, t.error IS NOT NULL OR t.outcome <> 'completed' AS failed
-    FROM batch AS x (id uuid)
+    FROM batch AS x (id uuid, ended timestamptz)
     JOIN task_instances@task_instances_pkey AS t ON t.id = x.id
-   WHERE t.completed_at <= now() - CAST(:older_than AS interval)
-     AND (t.outcome = 'failed') = CAST(:failed AS boolean)
+   WHERE t.completed_at = x.ended
    FOR UPDATE OF t SKIP LOCKED),
 runs AS (
   DELETE FROM task_runs@task_runs_pkey AS r USING old AS old
@@ -196,7 +196,7 @@ class SQLCleanup(Store):
             if left:
                 find = find_instances(shards, failed=failed)
                 kept = min(retention.failed, LONGEST) if failed else older_than
-                left -= self._delete_instances(find, kept, left, failed=failed)
+                left -= self._delete_instances(find, kept, left)
         if left:
             find = find_definitions(shards, "completed_at")
             completed = self._delete(find, _DELETE_COMPLETED, older_than, left)
@@ -212,12 +212,13 @@ class SQLCleanup(Store):
         return limit - left
 
     def _delete_instances(
-        self, find: Statement, older_than: timedelta, limit: int, *, failed: bool
+        self, find: Statement, older_than: timedelta, limit: int
     ) -> int:
         sweep = self._statements.sweep((find, older_than))
         terms = {
             "older_than": older_than,
             "back": sweep.back + older_than,
+            "earliest": EARLIEST,
             "latest": LATEST,
             "limit": limit,
         }
@@ -226,10 +227,9 @@ class SQLCleanup(Store):
         with self._statements.scanning(sweep):
             found = self._statements.read(Lane.BY_TIME, find, terms)
             if found:
-                rows = {"x": [(row.id,) for row in found]}
-                terms = {"older_than": older_than, "failed": failed}
+                rows = {"x": [(row.id, row.completed_at) for row in found]}
                 run = self._statements.run
-                deleted = len(run(Lane.BY_TIME, _DELETE_INSTANCES, terms, rows))
+                deleted = len(run(Lane.BY_TIME, _DELETE_INSTANCES, {}, rows))
         if len(found) < limit:
             sweep.finish()
         else:
