@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import pytest
 from alembic.runtime.migration import MigrationContext
 from sqlalchemy import make_url, text
-from sqlalchemy.schema import CreateIndex, CreateTable
+from sqlalchemy.schema import CreateIndex, CreateTable, DDLElement
 
 from go_scheduler import ExecuteOnceTrigger, IntervalTrigger, Scheduler, State
 from go_scheduler.client import Client
@@ -242,12 +242,10 @@ def test_what_is_written_down_is_what_the_tables_say(dialect: str) -> None:
         for each in table.indexes
         if is_on(each, dialect)
     ]
-    said = [
-        str(each.compile(dialect=context.dialect))
-        for each in (*map(CreateTable, tables), *indexes)
-    ]
+    said: list[DDLElement] = [*map(CreateTable, tables), *indexes]
+    texts = [str(each.compile(dialect=context.dialect)) for each in said]
     written = sql_of(history().after(None), dialect)
-    assert {*_as_written("; ".join(said))} <= {*_as_written(written)}
+    assert {*_as_written("; ".join(texts))} <= {*_as_written(written)}
 
 
 def _as_written(sql: str) -> Sequence[str]:
