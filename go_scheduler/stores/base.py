@@ -1135,7 +1135,8 @@ class Store(NodeStore, ByHandStore, InstanceStore, DefinitionStore, ReadStore):
                 At most so many ids are forgotten.
 
         Returns:
-            How many rows were deleted; ``limit`` means that there may be more.
+            How many rows were deleted. If they are many of ``limit``, there may be
+            more: rows that somebody else has locked are left out.
         """
 
 

@@ -46,7 +46,7 @@ def test_no_order_of_two_calls_comes_to_anything_else(url: str, patient: bool) -
                     assert not found.wrong, found
 
 
-@pytest.mark.parametrize("call", ["backfill", "clean up"])
+@pytest.mark.parametrize("call", ["backfill", "clean up", "reopen"])
 def test_what_comes_between_the_parts_of_a_cleanup_is_right(
     url: str, call: str
 ) -> None:

@@ -13,12 +13,13 @@ import psycopg
 import pytest
 from sqlalchemy import event
 
+from go_scheduler import cleanup
 from go_scheduler.clock import ZERO
 from go_scheduler.errors import StoreError, StoreUnavailableError
 from go_scheduler.models import Outcome, State
 from go_scheduler.policies import Overlap
 from go_scheduler.stores.filters import DefinitionFilter, Filter
-from go_scheduler.stores.messages import Release
+from go_scheduler.stores.messages import Release, Retention
 from go_scheduler.stores.sql.database import Lane
 from go_scheduler.stores.sql.reader import ContentsCache
 from go_scheduler.testing.builders import (
@@ -40,6 +41,7 @@ from go_scheduler.testing.builders import (
 )
 from go_scheduler.testing.clock import START
 from go_scheduler.testing.settling import settle
+from go_scheduler.ticking.shares import Shares
 from tests import servers
 from tests.conftest import LOCKING, engines
 from tests.faults import failing_statements
@@ -327,6 +329,22 @@ class TestLockedRows:
         with rig.with_definitions_locked(aside):
             assert rig.clean_up(older_than=ZERO, limit=MANY) == few
         assert rig.clean_up(older_than=ZERO, limit=MANY) == few
+
+
+def test_a_locked_row_does_not_end_a_cleanup(
+    rig: Locks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cleanup, "_BATCH", 10)
+    read = rig.defined(40)
+    rig.fire_all(read, next_fire_time=START + 1000 * HOUR)
+    given = rig.run_due(Outcome.COMPLETED)
+    rig.advance(MINUTE)
+    kept = Retention(ended=ZERO, failed=ZERO, remembered=HOUR)
+    ticking = cleanup.Cleanup(rig.store, kept, Shares(NODE, 1))
+    with rig.locked(INSTANCES, [given[0].id]):
+        while ticking.tick() is not None:
+            pass
+        assert ids(rig.store.select()) == [given[0].id]
 
 
 def test_what_is_locked_and_was_lost_is_lost(rig: Locks) -> None:

@@ -32,6 +32,7 @@ from go_scheduler.testing.builders import (
     SECOND,
     add,
     claim,
+    clean_up,
     counts_by_state,
     definition,
     end_of,
@@ -449,3 +450,28 @@ def test_a_page_is_read_by_its_index(
         ]
     assert any(index in each for each in plans), plans
     assert not any(each == "SCAN task_instances" for each in plans), plans
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        "completed_at = -8000000000000000000",
+        "completed_at = 1.5",
+        "completed_at = 'yesterday'",
+        f"id = x'{'61' * 32}'",
+        "id = 'one'",
+    ],
+)
+def test_an_ended_row_that_cannot_be_read_keeps_no_other_from_being_deleted(
+    store: SQLiteStore, path: Path, clock: ManualClock, broken: str
+) -> None:
+    for _ in range(3):
+        finish(store, running(store))
+    clock.advance(HOUR)
+    one = "WHERE rowid = (SELECT min(rowid) FROM task_instances)"
+    with other(path) as by_hand:
+        by_hand.execute(f"UPDATE task_instances SET {broken} {one}")
+        # Two instances, and their definitions.
+        assert clean_up(store) == 4
+        [(left,)] = by_hand.execute("SELECT count(*) FROM task_instances")
+    assert left == 1

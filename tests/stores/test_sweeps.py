@@ -173,6 +173,22 @@ def test_nothing_waits_longer_than_two_windows_in_a_thousand_rounds(
             assert store.release_instances(given_back).done == made
 
 
+def test_what_a_cleanup_has_found_and_not_deleted_is_deleted_by_the_next(
+    store: Store, postgresql_url: str, clock: ManualClock
+) -> None:
+    for _ in range(4):
+        ended(store)
+        clock.advance(MINUTE)
+    with psycopg.connect(servers.libpq(postgresql_url)) as user:
+        # As a new index does: it keeps no reader waiting.
+        user.execute("LOCK TABLE task_instances IN SHARE MODE")
+        with pytest.raises(StoreError):
+            clean_up(store, older_than=ZERO, limit=3)
+        user.rollback()
+    clean_up(store, older_than=ZERO, limit=10)
+    assert not store.select()
+
+
 # The bound itself.
 
 

@@ -11,6 +11,7 @@ from go_scheduler.stores.rules import note_forgotten
 from go_scheduler.stores.sql.database import Lane
 from go_scheduler.stores.sql.rows import (
     CONTACT_COLUMNS,
+    EARLIEST,
     LATEST,
     read_contacts,
     write_announcement,
@@ -43,7 +44,9 @@ SELECT id, completed_at, now() AS now FROM task_instances@task_instances_{index}
    AND completed_at >= now() - CAST(:back AS interval)
    AND completed_at <= now() - CAST(:older_than AS interval)
    AND ({COMING.replace("t.", "")}) IS NOT TRUE
-   AND on_sqlite(length(id) = 32 AND id NOT GLOB '*[^0-9a-f]*')"""
+   AND on_sqlite(typeof(id) = 'text' AND length(id) = 32)
+   AND on_sqlite(id NOT GLOB '*[^0-9a-f]*')
+   AND on_sqlite(typeof(completed_at) = 'integer' AND completed_at >= :earliest)"""
     return Statement(heads(part, "completed_at", shards), ("id", "completed_at", "now"))
 
 
@@ -215,20 +218,23 @@ class SQLCleanup(Store):
         terms = {
             "older_than": older_than,
             "back": sweep.back + older_than,
+            "earliest": EARLIEST,
             "latest": LATEST,
             "limit": limit,
         }
+        deleted = 0
+        # What a delete that fails has left is behind the place that was reached.
         with self._statements.scanning(sweep):
             found = self._statements.read(Lane.BY_TIME, find, terms)
+            if found:
+                rows = {"x": [(row.id, row.completed_at) for row in found]}
+                run = self._statements.run
+                deleted = len(run(Lane.BY_TIME, _DELETE_INSTANCES, {}, rows))
         if len(found) < limit:
             sweep.finish()
         else:
             sweep.go_on(found[0].now - found[-1].completed_at - older_than)
-        if not found:
-            return 0
-        rows = [(row.id, row.completed_at) for row in found]
-        run = self._statements.run
-        return len(run(Lane.BY_TIME, _DELETE_INSTANCES, {}, {"x": rows}))
+        return deleted
 
     def _delete(
         self, find: Statement, delete: Statement, older_than: timedelta, limit: int

@@ -280,9 +280,9 @@ def _index_definitions(op: Operations) -> None:
     in_time, late = f"{due} AND NOT late", f"{due} AND late"
     over, owned = "completed_at IS NOT NULL", f"owner IS NOT NULL AND {live}"
     shards = _shards(op)
-    in_turn = [*shards, "next_fire_time", "id"]
+    in_turn = ["next_fire_time", "id"]
     _create_index(op, table, "id_key", ["id"], where=live, unique=True)
-    _create_index(op, table, "due_idx", in_turn, where=in_time)
+    _create_index(op, table, "due_idx", [*shards, *in_turn], where=in_time)
     _create_index(op, table, "late_idx", in_turn, where=late)
     _create_index(op, table, "completed_idx", [*shards, "completed_at"], where=over)
     _create_index(op, table, "deleted_idx", [*shards, "deleted_at"], where=deleted)
