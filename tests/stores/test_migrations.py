@@ -336,7 +336,7 @@ def test_labels_and_keys_of_debouncing_are_unique_only_while_they_count(
 
 MADE = {
     "2026.11.29b": {
-        "cockroachdb": "940304ca61d35f1e",
+        "cockroachdb": "2f6cc029d216e012",
         "postgresql": "a6e18041dab83472",
         "sqlite": "b773753d391217a2",
     },

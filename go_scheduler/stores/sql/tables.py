@@ -380,12 +380,6 @@ _is_debounced = text("debounce_key IS NOT NULL AND completed_at IS NULL")
 _ALL = ("cockroachdb", "postgresql", "sqlite")
 _SHARDED, _NOT_SHARDED, _SERVERS = _ALL[:1], _ALL[1:], _ALL[:2]
 
-# By it the planner makes of a scan without a shard one for each.
-for _table in (definitions, tombstones, instances):
-    _among = f"shard IN ({', '.join(map(str, range(16)))})"
-    _check = CheckConstraint(_among, name=f"{_table.name}_shard_check")
-    _table.append_constraint(_check.ddl_if(dialect="cockroachdb"))
-
 
 def _index(  # type: ignore[no-untyped-def]
     name: str,

@@ -338,11 +338,6 @@ def _shards(op: Operations) -> list[str]:
 
 
 def _create_table(op: Operations, name: str, *items: SchemaItem) -> None:
-    columns = {each.name for each in items if isinstance(each, Column)}
-    if "shard" in columns and _shards(op):
-        # By it the planner makes of a scan without a shard one for each.
-        among = f"shard IN ({', '.join(map(str, range(16)))})"
-        items = (*items, CheckConstraint(among, name=f"{name}_shard_check"))
     op.create_table(name, *items, if_not_exists=True)
 
 
