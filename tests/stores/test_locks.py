@@ -344,7 +344,7 @@ def test_a_locked_row_does_not_end_a_cleanup(
     with rig.locked(INSTANCES, [given[0].id]):
         while ticking.tick() is not None:
             pass
-        assert ids(rig.store.select()) == [given[0].id]
+    assert ids(rig.store.select()) == [given[0].id]
 
 
 def test_what_is_locked_and_was_lost_is_lost(rig: Locks) -> None:
