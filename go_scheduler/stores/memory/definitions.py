@@ -78,7 +78,7 @@ class MemoryDefinitions(DefinitionStore):
             put = [_put(plan, tables, now, owner=owner) for plan in plans]
             for of in again:
                 _resume(of, tables, now)
-            back = {of.definition.id: of.definition for of in again}
+            resumed = {of.definition.id: of.definition for of in again}
             gone = [
                 of
                 for of in tables.definitions.values()
@@ -92,8 +92,8 @@ class MemoryDefinitions(DefinitionStore):
             for of in paused:
                 _pause(of, rules.removal_note(owner), tables, now)
             return rules.Declared(
-                definitions=[back.get(each.id, each) for each in put],
-                resumed=list(back.values()),
+                definitions=[resumed.get(each.id, each) for each in put],
+                resumed=list(resumed.values()),
                 deleted={of.definition.id for of in deleted},
                 paused=[of.definition for of in paused],
             )

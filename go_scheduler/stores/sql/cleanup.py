@@ -17,7 +17,7 @@ from go_scheduler.stores.sql.rows import (
     write_announcement,
 )
 from go_scheduler.stores.sql.runs import COMING
-from go_scheduler.stores.sql.statement import Statement, heads
+from go_scheduler.stores.sql.statement import Statement, first_of_each_shard
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,7 +47,9 @@ SELECT id, completed_at, now() AS now FROM task_instances@task_instances_{index}
    AND on_sqlite(typeof(id) = 'text' AND length(id) = 32)
    AND on_sqlite(id NOT GLOB '*[^0-9a-f]*')
    AND on_sqlite(typeof(completed_at) = 'integer' AND completed_at >= :earliest)"""
-    return Statement(heads(part, "completed_at", shards), ("id", "completed_at", "now"))
+    return Statement(
+        first_of_each_shard(part, "completed_at", shards), ("id", "completed_at", "now")
+    )
 
 
 # No index has ``attempt``: rows are read before they are chosen. Those that are locked
@@ -86,7 +88,7 @@ SELECT d.key, d.{since} FROM task_definitions@{index} AS d
  WHERE {{shard}}d.{since} IS NOT NULL
    AND d.{since} <= now() - CAST(:older_than AS interval)
    AND {_IS_EMPTY}"""
-    return Statement(heads(part, since, shards), ("d_key", since))
+    return Statement(first_of_each_shard(part, since, shards), ("d_key", since))
 
 
 # Whoever adds an instance to a definition holds it until that has been committed: what

@@ -149,7 +149,7 @@ class Tombstones:
 
         query = select(*_ended).where(which)
         query = query.order_by(*order(tombstones.c)).limit(limit)
-        parts = self._dialect.heads(query, tombstones.c.shard)
+        parts = self._dialect.first_of_each_shard(query, tombstones.c.shard)
         return select(parts).order_by(*order(parts.c)).limit(limit)
 
 

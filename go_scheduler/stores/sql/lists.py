@@ -353,7 +353,7 @@ def _latest_ended(
     if after is not None:
         query = query.where(comes_after(after, Order.END, descending=True))
     query = query.order_by(_column.completed_at.desc(), _column.id.desc()).limit(few)
-    found = dialect.heads(query, _column.shard)
+    found = dialect.first_of_each_shard(query, _column.shard)
     order = (found.c.completed_at.desc(), found.c.id.desc())
     place = func.row_number().over(order_by=order).label("place")
     return select(found, place).order_by(*order).limit(few)

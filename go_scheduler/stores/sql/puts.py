@@ -286,17 +286,17 @@ class SQLPuts(SQLEdits):
         connection: Connection,
         row: Row[Any],
         old: TaskDefinition,
-        stays: TaskDefinition,
+        kept: TaskDefinition,
     ) -> TaskDefinition:
         """Write whose it is by now, and that somebody has passed its id."""
         changed = {
-            name: getattr(stays, name)
+            name: getattr(kept, name)
             for name in ("named", "owner")
-            if getattr(stays, name) != getattr(old, name)
+            if getattr(kept, name) != getattr(old, name)
         }
         if changed:
             self._change(connection, row, changed)
-        return stays
+        return kept
 
     def declare_definitions(self, declaration: Declaration) -> rules.Declared:
         """Let an owner have exactly the definitions of a declaration."""

@@ -83,14 +83,14 @@ def of_shard(shard: object, shards: int) -> str:
     return f"shard = {shard} AND " if shards > 1 else ""
 
 
-def heads(part: str, order: str, shards: int) -> str:
+def first_of_each_shard(part: str, order: str, shards: int) -> str:
     """The first rows in the order of an index, as many as ``:limit`` says.
 
     Args:
         part: What they are selected by; ``{shard}`` stands for the condition of a part.
         order: The column that comes behind the shard in the index.
-        shards: How many parts the index has. Each is read by itself: no planner may be
-            left to find out that none has to be read further.
+        shards: How many parts the index has. Each is read by itself, so that the
+            server need not find out that it may stop early.
     """
     ending = f"\n   ORDER BY {order} LIMIT :limit"
     if shards == 1:

@@ -566,7 +566,9 @@ class Dialect(ABC):
             return [true()]
         return [shard == number for number in range(self.shards)]
 
-    def heads(self, query: Select[Any], shard: ColumnElement[Any]) -> Subquery:
+    def first_of_each_shard(
+        self, query: Select[Any], shard: ColumnElement[Any]
+    ) -> Subquery:
         """What a query with an order and a limit has in each part of such an index."""
         parts = (query.where(part).subquery() for part in self.parts(shard))
         return union_all(*map(select, parts)).subquery()
