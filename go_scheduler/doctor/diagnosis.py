@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from functools import cached_property, partial
 from importlib import metadata
+from itertools import islice
 from typing import TYPE_CHECKING, TypeVar
 
 from go_scheduler.checks import check_made, check_positive, check_type
@@ -21,7 +22,7 @@ from go_scheduler.handlers.registry import HandlerRegistry
 from go_scheduler.models import OPEN, DefinitionState, Outcome, State
 from go_scheduler.models.counts import COUNTED, Counted
 from go_scheduler.stores.base import CONTACTS_KEPT, ENDED_LOOKED_AT, LOOKED_AT, Store
-from go_scheduler.stores.filters import CLAIMABLE, CLAIMED, Filter, Order
+from go_scheduler.stores.filters import CLAIMABLE, CLAIMED, Filter, Order, all_items
 from go_scheduler.stores.findings import (
     OF_STORES,
     SCHEMA_MISSING,
@@ -78,15 +79,9 @@ class Facts:
     @cached_property
     def definitions(self) -> Sequence[TaskDefinition]:
         """The first definitions, by id."""
-        found: list[TaskDefinition] = []
-        after = None
-        while len(found) < self.most:
-            limit = min(_PAGE, self.most - len(found))
-            page = self.store.select_definitions(after=after, limit=limit)
-            found += page
-            if (after := page.next) is None:
-                break
-        return found
+        limit = min(_PAGE, self.most)
+        read = partial(self.store.select_definitions, limit=limit)
+        return list(islice(all_items(read), self.most))
 
     @property
     def active(self) -> Sequence[TaskDefinition]:
