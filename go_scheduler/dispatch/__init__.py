@@ -18,8 +18,8 @@ if typing.TYPE_CHECKING:
     )
     from go_scheduler.dispatch.opening import open_bus, register_bus
     from go_scheduler.dispatch.recording import Topics
-    from go_scheduler.dispatch.worker import DispatchWorker, Work
-    from go_scheduler.dispatch.working.life import tell_progress
+    from go_scheduler.dispatch.worker import DispatchWorker, tell_progress
+    from go_scheduler.working.worker import Work
 else:
     # Hidden from type checkers, which would take any misspelt name for an object.
     __getattr__, __dir__ = _on_demand.on_demand(
@@ -41,7 +41,7 @@ else:
             "read_action": "messages.message",
             "read_statuses": "messages.message",
             "register_bus": "opening",
-            "tell_progress": "working.life",
+            "tell_progress": "worker",
         },
         extra="dispatch",
     )
