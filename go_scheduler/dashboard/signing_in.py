@@ -26,8 +26,8 @@ from go_scheduler.dashboard.forged_requests import (
 )
 from go_scheduler.dashboard.request import PageRequest
 from go_scheduler.dashboard.sessions import cookie_of, forget, keep, kept_under
+from go_scheduler.http.access.bearer import kept_of
 from go_scheduler.http.access.caller import Caller
-from go_scheduler.http.access.keys import kept_of
 from go_scheduler.http.access.login import (
     LoginError,
     LoginProvider,

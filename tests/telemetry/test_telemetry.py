@@ -27,7 +27,7 @@ from go_scheduler.events import (
     InstanceSkipped,
     hears,
 )
-from go_scheduler.http.metrics import OfStore, written
+from go_scheduler.http.routes.system import OfStore, written
 from go_scheduler.models import State, TaskDefinition, TaskInstance
 from go_scheduler.scheduler import Scheduler
 from go_scheduler.stores.memory.store import MemoryStore

@@ -33,9 +33,8 @@ from go_scheduler.handlers.shell import Limits as CommandLimits
 from go_scheduler.handlers.webhook import Webhook
 from go_scheduler.handlers.webhook_settings import Secret, WebhookSettings
 from go_scheduler.http.access.authentication import Access, OpenAccess
-from go_scheduler.http.access.bearer import BearerAccess
+from go_scheduler.http.access.bearer import ApiKey, BearerAccess
 from go_scheduler.http.access.issuer import OidcIssuer
-from go_scheduler.http.access.keys import ApiKey
 from go_scheduler.http.access.rate_limits import Rate, Waiting
 from go_scheduler.http.configuration.durations import read_duration
 from go_scheduler.http.configuration.files import read_text
