@@ -11,7 +11,7 @@ from uuid import UUID
 from go_scheduler.checks import check_at_least, check_definition_id, check_type
 from go_scheduler.client.arguments import check_most, checked_ids
 from go_scheduler.client.awaitable import awaitable
-from go_scheduler.client.nodes import Nodes
+from go_scheduler.client.views import Nodes
 from go_scheduler.clock import ZERO
 from go_scheduler.errors import (
     ConfigurationError,

@@ -13,8 +13,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, TypeVar
 
 from go_scheduler.checks import check_made, check_positive, check_type
-from go_scheduler.client.nodes import node_info
-from go_scheduler.client.views import backlog_of
+from go_scheduler.client.views import backlog_of, node_info
 from go_scheduler.clock import ZERO, Clock, StoreClock, SystemClock
 from go_scheduler.errors import ConfigurationError, StoreError
 from go_scheduler.formatting import duration_text, shown, summary

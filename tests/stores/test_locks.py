@@ -38,8 +38,7 @@ from go_scheduler.testing.builders import (
     ids,
     renewal_of,
 )
-from go_scheduler.testing.clock import START
-from go_scheduler.testing.settling import settle
+from go_scheduler.testing.clock import START, settle
 from tests import servers
 from tests.conftest import LOCKING, engines
 from tests.faults import failing_statements

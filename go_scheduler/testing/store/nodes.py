@@ -31,8 +31,7 @@ from go_scheduler.testing.builders import (
     ids,
     times,
 )
-from go_scheduler.testing.clock import START
-from go_scheduler.testing.settling import settle
+from go_scheduler.testing.clock import START, settle
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
