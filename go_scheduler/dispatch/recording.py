@@ -34,7 +34,6 @@ from go_scheduler.models.values import changed
 from go_scheduler.running.defaults import Defaults
 from go_scheduler.running.remote_runs import (
     Failing,
-    RemoteRunsMaker,
     Reporting,
     Success,
     lets_others_run,
@@ -497,13 +496,7 @@ class Recording:
         self._handed_out = handed_out
         self._cancelling = cancelling
         self._tell = tell
-        self._maker = RemoteRunsMaker(
-            scheduler._ready,
-            scheduler._clock,
-            defaults=scheduler._defaults,
-            tell=scheduler._events.tell,
-            count=scheduler._count_end,
-        )
+        self._maker = scheduler._remote_runs_maker()
 
     def record(
         self, statuses: Iterable[Heard], settle: Callable[[Heard], None]

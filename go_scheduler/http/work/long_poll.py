@@ -28,7 +28,6 @@ from go_scheduler.running.remote_runs import (
     Extending,
     Failing,
     HandedOut,
-    RemoteRunsMaker,
     Success,
     lets_others_run,
     result_text,
@@ -310,13 +309,7 @@ class Reported:
 
     def __init__(self, scheduler: Scheduler, threads: Executor) -> None:
         self._scheduler = scheduler
-        self._maker = RemoteRunsMaker(
-            scheduler._ready,
-            scheduler._clock,
-            defaults=scheduler._defaults,
-            tell=scheduler._events.tell,
-            count=scheduler._count_end,
-        )
+        self._maker = scheduler._remote_runs_maker()
         self._extend = GatheredWrites[Extending, Extension](self._extend_all, threads)
         self._complete = GatheredWrites[Success, bool](self._complete_all, threads)
         self._fail = GatheredWrites[Failing, bool](self._fail_all, threads)
