@@ -41,14 +41,14 @@ def json_of(value: object) -> Mapping[str, Any]:
     if isinstance(value, Mapping):
         return value
     # Imported here, as it takes long.
-    from go_scheduler.http.bodies import definitions, instances, system
+    from go_scheduler.http.bodies import definitions, instances
     from go_scheduler.triggers.previews import PreviewedTime
     from go_scheduler.why.answer import Why
 
     answers: Mapping[type, Any] = {
         TaskDefinition: definitions.DefinitionAnswer,
         TaskInstance: instances.InstanceAnswer,
-        NodeInfo: system.NodeAnswer,
+        NodeInfo: instances.NodeAnswer,
         PreviewedTime: instances.PreviewedAnswer,
         Why: instances.WhyAnswer,
     }

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from go_scheduler.stores.base import Store
     from go_scheduler.triggers.base import Trigger
     from go_scheduler.why.answer import Why
-    from go_scheduler.why.facts import Facts
+    from go_scheduler.why.deciding import Facts
 
 # How much of each list is read: enough to find what is most urgent, or was last.
 _MOST = 100
@@ -200,7 +200,7 @@ class Explaining(Nodes):
         instances: Sequence[TaskInstance],
         machines: bool,
     ) -> Facts:
-        from go_scheduler.why.facts import Facts
+        from go_scheduler.why.deciding import Facts
 
         slots = (slot_taken_by(each) for each in instances if each.parked)
         slot = next(filter(None, slots), None)

@@ -34,8 +34,7 @@ from go_scheduler.http.access.login import (
     ProviderAwayError,
     plain,
 )
-from go_scheduler.http.access.rate_limits import Rate, Rates, network_of
-from go_scheduler.http.access.refusals import too_many
+from go_scheduler.http.access.rate_limits import Rate, Rates, network_of, too_many
 from go_scheduler.http.problems import Problem
 
 if TYPE_CHECKING:

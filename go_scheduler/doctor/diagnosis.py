@@ -35,7 +35,7 @@ from go_scheduler.stores.findings import (
 from go_scheduler.triggers.on_demand import OnDemandTrigger
 from go_scheduler.triggers.stored import UnknownTrigger, dump_trigger
 from go_scheduler.version import __version__
-from go_scheduler.why.facts import Obstacle, obstacle_of, of_name
+from go_scheduler.why.deciding import Obstacle, obstacle_of, of_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -26,12 +26,13 @@ from go_scheduler.http.bodies.definitions import DefinitionAnswer, DefinitionBod
 from go_scheduler.http.bodies.instances import (
     AuditAnswer,
     InstanceAnswer,
+    NodeAnswer,
     PreviewedAnswer,
     RunAnswer,
+    StatsAnswer,
     WhyAnswer,
 )
 from go_scheduler.http.bodies.jobs import TypeAnswer
-from go_scheduler.http.bodies.system import NodeAnswer, StatsAnswer
 from go_scheduler.http.remote_errors import error_of
 from go_scheduler.models import (
     Cancelled,

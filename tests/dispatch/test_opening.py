@@ -19,8 +19,10 @@ from go_scheduler.dispatch import (
     MessageBus,
     Topics,
     open_bus,
-    opening,
     register_bus,
+)
+from go_scheduler.dispatch import (
+    bus as opening,
 )
 from tests.case_tables import json_table
 from tests.dispatch.conftest import eventually

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from go_scheduler.cli.commands.adding import RunPolicies
 from go_scheduler.cli.connection import Where
-from go_scheduler.cli.definition_options import RunPolicies
 from go_scheduler.cli.details import runs_where, type_lines
 from go_scheduler.cli.filters import pages
 from go_scheduler.cli.options import Json, Limit, argument, grouped, object_of, text

@@ -188,12 +188,12 @@ def load_configuration(
     # YamlConfigSettingsSource would take the last one of two equal names, and its
     # errors have values, which may be secrets.
     in_file = (f"{file}", read_file(file))
-    settings: list[tuple[str, Mapping[str, Any]]] = []
+    found: list[tuple[str, Mapping[str, Any]]] = []
     for name, each in [*given, *_in_variables(), in_file]:
-        for _, first in settings:
+        for _, first in found:
             each = _behind(first, each)
-        settings.append((name, each))
-    sources = Sources(file, settings)
+        found.append((name, each))
+    sources = Sources(file, found)
 
     class Read(Configuration):
         @classmethod

@@ -21,8 +21,8 @@ from pydantic import (
 )
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from go_scheduler.dispatch.bus import open_bus
 from go_scheduler.dispatch.dispatcher import Dispatcher
-from go_scheduler.dispatch.opening import open_bus
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.formatting import shown, write_duration
 from go_scheduler.handlers.email import Email, MailServer

@@ -26,9 +26,8 @@ from go_scheduler.http.bodies.instances import (
 )
 from go_scheduler.http.bodies.jobs import ImportQuery, JobBody, SubmittedAnswer
 from go_scheduler.http.context import Here
-from go_scheduler.http.jobs.importing import Import
 from go_scheduler.http.jobs.jitter import Spread
-from go_scheduler.http.jobs.submitting import Submitting, planned
+from go_scheduler.http.jobs.submitting import Import, Submitting, planned
 from go_scheduler.http.paths import set_location
 from go_scheduler.http.problems import Problem, invalid
 from go_scheduler.http.routes.visibility import is_restricted, seen_instance

@@ -28,16 +28,14 @@ from go_scheduler.http.access.bearer import BearerAccess
 from go_scheduler.http.access.caller import SCOPES
 from go_scheduler.http.bodies.definitions import trigger_of
 from go_scheduler.http.bodies.instances import (
-    PreviewAnswer,
-    PreviewBody,
-    WhyAnswer,
-    WhyOfQuery,
-)
-from go_scheduler.http.bodies.system import (
     HealthAnswer,
     NodeAnswer,
     NodesAnswer,
+    PreviewAnswer,
+    PreviewBody,
     StatsAnswer,
+    WhyAnswer,
+    WhyOfQuery,
 )
 from go_scheduler.http.context import Context, Here
 from go_scheduler.http.problems import RETRY_AFTER, Problem

@@ -17,8 +17,7 @@ from go_scheduler.checks import check_at_least, check_positive, check_type
 from go_scheduler.clock import ZERO
 from go_scheduler.errors import ConfigurationError, StoreError
 from go_scheduler.formatting import shown
-from go_scheduler.http.access.rate_limits import Waiting
-from go_scheduler.http.access.refusals import too_many
+from go_scheduler.http.access.rate_limits import Waiting, too_many
 from go_scheduler.http.problems import RETRY_AFTER, Problem
 from go_scheduler.models import Extension
 from go_scheduler.run import HandedOn
