@@ -24,7 +24,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from go_scheduler.dispatch.bus import open_bus
 from go_scheduler.dispatch.dispatcher import Dispatcher
 from go_scheduler.errors import ConfigurationError
-from go_scheduler.formatting import shown, write_duration
+from go_scheduler.formatting import read_duration, shown, write_duration
 from go_scheduler.handlers.email import Email, MailServer
 from go_scheduler.handlers.job_types import JobTypes
 from go_scheduler.handlers.schema import Schema
@@ -36,7 +36,6 @@ from go_scheduler.http.access.authentication import Access, OpenAccess
 from go_scheduler.http.access.bearer import ApiKey, BearerAccess
 from go_scheduler.http.access.issuer import OidcIssuer
 from go_scheduler.http.access.rate_limits import Rate, Waiting
-from go_scheduler.http.configuration.durations import read_duration
 from go_scheduler.http.configuration.files import read_text
 from go_scheduler.http.configuration.imported import imported
 from go_scheduler.http.jobs.jitter import JobDefaults
