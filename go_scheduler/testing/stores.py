@@ -10,7 +10,6 @@ from go_scheduler.testing.clock import ManualClock
 from go_scheduler.testing.store import (
     additions,
     claims,
-    cleanups,
     definitions,
     edits,
     firings,
@@ -62,7 +61,7 @@ class StoreSuite(
     definitions.DefinitionListTests,
     views.InstanceListTests,
     views.ViewTests,
-    cleanups.CleanupTests,
+    nodes.CleanupTests,
     definitions.SetTests,
     views.ValueTests,
     definitions.UnknownTriggerTests,
