@@ -8,13 +8,11 @@ import pytest
 
 from go_scheduler.testing.clock import ManualClock
 from go_scheduler.testing.store import (
-    additions,
     claims,
     definitions,
     edits,
     firings,
     nodes,
-    remote_runs,
     runs,
     slots,
     views,
@@ -33,7 +31,7 @@ class StoreSuite(
     firings.FireTests,
     firings.WaitingTests,
     firings.OnDemandTests,
-    additions.AddTests,
+    firings.AddTests,
     firings.BackfillTests,
     claims.HandOverTests,
     claims.ClaimTests,
@@ -46,8 +44,8 @@ class StoreSuite(
     edits.SlotEditTests,
     runs.FinishTests,
     runs.DeletionTests,
-    remote_runs.RemoteRunTests,
-    remote_runs.BusRunTests,
+    runs.RemoteRunTests,
+    runs.BusRunTests,
     views.OriginTests,
     runs.SuccessTests,
     runs.HistoryTests,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, ClassVar
 import pytest
 
 from go_scheduler import MemoryStore, TaskDefinition
-from go_scheduler.cli.details import described
+from go_scheduler.cli.output import described
 from go_scheduler.client import Client
 from go_scheduler.dashboard import create_dashboard
 from go_scheduler.errors import InvalidTriggerError

@@ -10,7 +10,6 @@ from uuid import UUID
 import typer
 
 from go_scheduler.cli.connection import Where
-from go_scheduler.cli.details import described
 from go_scheduler.cli.options import (
     Json,
     argument,
@@ -20,7 +19,7 @@ from go_scheduler.cli.options import (
     object_of,
     text,
 )
-from go_scheduler.cli.output import at, document, line, note
+from go_scheduler.cli.output import at, described, document, line, note
 from go_scheduler.clock import SystemClock
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.models import TaskDefinition

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from go_scheduler.checks import PRIORITIES
 from go_scheduler.client.awaitable import on_thread
 from go_scheduler.dashboard import request
-from go_scheduler.dashboard.request import change, page
+from go_scheduler.dashboard.request import LISTED, change, page, theirs
 from go_scheduler.dashboard.timeline import (
     MOST_HEAPS,
     ZOOMS,
@@ -19,7 +19,6 @@ from go_scheduler.dashboard.timeline import (
     read_lane,
     zoom_of,
 )
-from go_scheduler.dashboard.visibility import LISTED, theirs
 from go_scheduler.dashboard.words import fires, span
 from go_scheduler.formatting import shown
 from go_scheduler.http.problems import invalid

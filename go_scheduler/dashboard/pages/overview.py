@@ -13,10 +13,10 @@ from starlette.responses import StreamingResponse
 from go_scheduler.client.awaitable import on_thread
 from go_scheduler.dashboard import request
 from go_scheduler.dashboard.live import Restriction
-from go_scheduler.dashboard.request import page
-from go_scheduler.dashboard.visibility import (
+from go_scheduler.dashboard.request import (
     LISTED,
     check_sees_nodes,
+    page,
     sees_nodes,
     sees_queue,
     sees_queues,
