@@ -11,7 +11,7 @@ from uuid import UUID
 from go_scheduler.checks import check_at_least, check_definition_id, check_type
 from go_scheduler.client.arguments import check_most, checked_ids
 from go_scheduler.client.awaitable import awaitable
-from go_scheduler.client.views import Nodes
+from go_scheduler.client.views import Views
 from go_scheduler.clock import ZERO
 from go_scheduler.errors import (
     ConfigurationError,
@@ -43,7 +43,7 @@ _DAY = timedelta(days=1)
 _LAST_ID = UUID(int=2**128 - 1)
 
 
-class Explaining(Nodes):
+class Explaining(Views):
     """Says why."""
 
     # A client does not know the retention of the schedulers.

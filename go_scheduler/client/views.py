@@ -103,11 +103,15 @@ def _with(
     return [found[queue] for queue in sorted(found)][:_QUEUES]
 
 
+_ALIVE = timedelta(minutes=1)
+_MOST_MINUTES = 2000
+
+
 class Views(StoreAccess):
     """Reads what people look at, such as the pages of a dashboard.
 
-    Each call reads a bounded number of rows from the end of an index, however many
-    there are.
+    Each call that reads definitions or instances reads a bounded number of rows of an
+    index, however many there are.
     """
 
     def counts_up_to(
@@ -336,13 +340,6 @@ class Views(StoreAccess):
     asearch_key = awaitable(search_key)
     """Await what ``search_key`` does; see there."""
 
-
-class DefinitionHistory(StoreAccess):
-    """Reads a definition's instances by fire time, and those that have none.
-
-    Each call reads a bounded number of rows of an index, as those of ``Views`` do.
-    """
-
     def list_fired(
         self,
         definition_id: UUID,
@@ -438,14 +435,6 @@ class DefinitionHistory(StoreAccess):
 
     alist_unscheduled = awaitable(list_unscheduled)
     """Await what ``list_unscheduled`` does; see there."""
-
-
-_ALIVE = timedelta(minutes=1)
-_MOST_MINUTES = 2000
-
-
-class Nodes(StoreAccess):
-    """Lists the nodes that share a store."""
 
     def nodes(self) -> Sequence[NodeInfo]:
         """The nodes that the store has seen within the last hour.
