@@ -276,22 +276,6 @@ def _asked(spread: Spread) -> dict[str, Any]:
     }
 
 
-def definition_of_line(text: bytes, now: datetime) -> TaskDefinition:
-    """The definition on a line.
-
-    Args:
-        text: The line.
-        now: The present time, from which phrases without a date count.
-
-    Raises:
-        ConfigurationError: The line is no definition.
-    """
-    line = _read(text)
-    if "type" in line:
-        raise ConfigurationError("it is a job, and must be a definition")
-    return _definition(_body(line), now)
-
-
 def _read(text: bytes) -> Mapping[str, Any]:
     try:
         line = json.loads(text)
@@ -380,6 +364,9 @@ def _lines(path: Path, now: datetime) -> Iterable[TaskDefinition]:
         if not each.strip():
             continue
         try:
-            yield definition_of_line(each, now)
+            line = _read(each)
+            if "type" in line:
+                raise ConfigurationError("it is a job, and must be a definition")
+            yield _definition(_body(line), now)
         except ConfigurationError as error:
             raise ConfigurationError(f"{path}, line {number}: {error}") from None

@@ -86,11 +86,6 @@ def describe(app: FastAPI, routes: Sequence[APIRoute]) -> None:
     app.openapi = openapi  # type: ignore[method-assign]
 
 
-def operation_id(route: APIRoute) -> str:
-    """The name of a route's function, for clients to call their method by."""
-    return route.name
-
-
 def _add_scopes(described: dict[str, Any], routes: Sequence[APIRoute]) -> None:
     """Name the scopes of each route, which older versions of FastAPI leave out."""
     for route in routes:
@@ -239,7 +234,8 @@ def create_app(
         version=__version__,
         lifespan=_lifespan,
         openapi_url=None,
-        generate_unique_id_function=operation_id,
+        # The name of its function, for clients to call their method by.
+        generate_unique_id_function=lambda route: route.name,
         docs_url=None,
         redoc_url=None,
     )

@@ -7,6 +7,7 @@ from uuid import UUID
 import typer
 
 from go_scheduler.cli.connection import Where
+from go_scheduler.cli.filters import Chosen, failed_meant
 from go_scheduler.cli.options import (
     Definition,
     Definitions,
@@ -22,12 +23,7 @@ from go_scheduler.cli.options import (
     text,
 )
 from go_scheduler.cli.output import at, confirm, print_one
-from go_scheduler.cli.resolve import (
-    Chosen,
-    definition_meant,
-    failed_meant,
-    instance_meant,
-)
+from go_scheduler.cli.resolve import definition_meant, instance_meant
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.models import TaskDefinition
 

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from go_scheduler.cli.connection import Where
+from go_scheduler.cli.filters import Listed, definitions_of, instances_of
 from go_scheduler.cli.options import Json, argument, grouped, instant_of, text
 from go_scheduler.cli.output import (
     at,
@@ -19,12 +20,7 @@ from go_scheduler.cli.output import (
     standing,
     table,
 )
-from go_scheduler.cli.resolve import (
-    Listed,
-    anything_meant,
-    definitions_of,
-    instances_of,
-)
+from go_scheduler.cli.resolve import anything_meant
 from go_scheduler.errors import TaskDefinitionNotFoundError
 from go_scheduler.models import NodeInfo, State, TaskDefinition, TaskInstance
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from go_scheduler.cli.connection import Where, WhichStore, opened_store
+from go_scheduler.cli.filters import pages
 from go_scheduler.cli.options import (
     ExitCode,
     Json,
@@ -23,7 +24,6 @@ from go_scheduler.cli.options import (
     text,
 )
 from go_scheduler.cli.output import confirm, line, note, print_one
-from go_scheduler.cli.resolve import pages
 from go_scheduler.client import Client
 from go_scheduler.clock import ZERO, SystemClock
 from go_scheduler.errors import ConfigurationError, UnknownTriggerError

@@ -64,7 +64,15 @@ if TYPE_CHECKING:
 _BUCKETS = {bound: f"{bound:g}" for bound in figures.BUCKETS}
 
 
-class OfStore:
+def of_store(
+    *,
+    instances: Mapping[State, Counted],
+    backlog: Sequence[Backlog],
+    nodes: Sequence[NodeInfo],
+    counts_nodes: bool,
+    workers: int | None,
+    now: datetime,
+) -> Iterator[tuple[Figure, Iterable[Reading]]]:
     """The metrics of a store.
 
     Args:
@@ -76,65 +84,51 @@ class OfStore:
         workers: How many workers wait here; None: this server hands out no work.
         now: The store's time.
     """
-
-    def __init__(
-        self,
-        *,
-        instances: Mapping[State, Counted],
-        backlog: Sequence[Backlog],
-        nodes: Sequence[NodeInfo],
-        counts_nodes: bool,
-        workers: int | None,
-        now: datetime,
-    ) -> None:
-        taking = [each for each in nodes if each.takes_on]
-        ages = [max(0.0, (now - each.oldest).total_seconds()) for each in backlog]
-        served = [sum(node.serves(it.queue) for node in taking) for it in backlog]
-        queues = [(each.queue,) for each in backlog]
-        counts = [((state.value,), each.count) for state, each in instances.items()]
-        self.readings: list[tuple[Figure, Iterable[Reading]]] = [
-            (figures.INSTANCES, counts),
-            (figures.BACKLOG, [((each.queue,), each.due.count) for each in backlog]),
-            (figures.BACKLOG_AGE, [*zip(queues, ages, strict=True)]),
-            (figures.SERVING, [*zip(queues, served, strict=True)]),
-        ]
-        if counts_nodes:
-            self.readings.append(
-                (figures.NODES, [((), sum(each.alive for each in nodes))])
-            )
-        if workers is not None:
-            self.readings.append((figures.WAITING_WORKERS, [((), workers)]))
+    taking = [each for each in nodes if each.takes_on]
+    ages = [max(0.0, (now - each.oldest).total_seconds()) for each in backlog]
+    served = [sum(node.serves(it.queue) for node in taking) for it in backlog]
+    queues = [(each.queue,) for each in backlog]
+    counts = [((state.value,), each.count) for state, each in instances.items()]
+    yield figures.INSTANCES, counts
+    yield figures.BACKLOG, [((each.queue,), each.due.count) for each in backlog]
+    yield figures.BACKLOG_AGE, zip(queues, ages, strict=True)
+    yield figures.SERVING, zip(queues, served, strict=True)
+    if counts_nodes:
+        yield figures.NODES, [((), sum(each.alive for each in nodes))]
+    if workers is not None:
+        yield figures.WAITING_WORKERS, [((), workers)]
 
 
-def written(of_store: OfStore, gathered: Gathered | None) -> str:
+def written(
+    stored: Iterable[tuple[Figure, Iterable[Reading]]], gathered: Gathered | None
+) -> str:
     """All metrics, in the text format 0.0.4.
 
     Args:
-        of_store: The metrics of the store.
+        stored: The metrics of the store.
         gathered: The counts of this process's nodes; None: there are none.
     """
+    metrics = [_family(GaugeMetricFamily, *each) for each in stored]
+    if gathered is not None:
+        metrics += _of_nodes(gathered)
     registry = CollectorRegistry()
-    registry.register(_Once(of_store, gathered))
+    registry.register(_Once(metrics))
     return generate_latest(registry).decode()
 
 
 class _Once(Collector):
     """A collector of metrics that have been read already."""
 
-    def __init__(self, of_store: OfStore, gathered: Gathered | None) -> None:
-        self._of_store = of_store
-        self._gathered = gathered
+    def __init__(self, metrics: Sequence[Metric]) -> None:
+        self._metrics = metrics
 
     def describe(self) -> Iterable[Metric]:
         """Describe nothing, or Prometheus would collect twice."""
         return ()
 
-    def collect(self) -> Iterator[Metric]:
+    def collect(self) -> Iterable[Metric]:
         """All metrics."""
-        for figure, readings in self._of_store.readings:
-            yield _family(GaugeMetricFamily, figure, readings)
-        if self._gathered is not None:
-            yield from _of_nodes(self._gathered)
+        return self._metrics
 
 
 def _of_nodes(found: Gathered) -> Iterator[Metric]:
@@ -244,7 +238,7 @@ async def metrics(here: Here, caller: Admin) -> str:
     # A backlog counts all owners of a queue together.
     hides = caller.owners is not None
     backlog = [] if hides else await client.abacklog(queues=caller.queues)
-    of_store = OfStore(
+    stored = of_store(
         instances=counted,
         backlog=backlog,
         nodes=await client.anodes(),
@@ -253,7 +247,7 @@ async def metrics(here: Here, caller: Admin) -> str:
         now=await on_thread(client._ready().now),
     )
     shown = None if here.metrics is None or restricted else here.metrics.gathered()
-    return written(of_store, shown)
+    return written(stored, shown)
 
 
 @router.get("/openapi.json", include_in_schema=False)
