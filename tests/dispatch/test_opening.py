@@ -21,9 +21,7 @@ from go_scheduler.dispatch import (
     open_bus,
     register_bus,
 )
-from go_scheduler.dispatch import (
-    bus as opening,
-)
+from go_scheduler.dispatch import bus as opening
 from tests.case_tables import json_table
 from tests.dispatch.conftest import eventually
 from tests.dispatch.direct_bus import DirectBus
