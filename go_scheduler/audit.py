@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import islice
 from typing import TYPE_CHECKING, TypeVar
 from uuid import UUID
@@ -22,7 +22,7 @@ from go_scheduler.errors import StoreError, TaskDefinitionNotFoundError
 from go_scheduler.formatting import duration_text, shown
 from go_scheduler.models import Outcome, State, TaskDefinition
 from go_scheduler.stores.base import Store
-from go_scheduler.stores.filters import DefinitionFilter, Filter, Order
+from go_scheduler.stores.filters import DefinitionFilter, Filter, Order, all_items
 from go_scheduler.triggers.base import Trigger, checked_fire_time
 from go_scheduler.triggers.interval import IntervalTrigger
 from go_scheduler.triggers.on_demand import OnDemandTrigger
@@ -158,16 +158,12 @@ class Audit:
         Raises:
             TaskDefinitionNotFoundError: There is no definition with one of the ids.
         """
-        after = None
         where = DefinitionFilter(ids=ids)
         missing = {*(ids or ())}
-        while True:
-            page = self.store.select_definitions(where, after=after, limit=_PAGE)
-            for each in page:
-                yield from self._answers(each)
-            missing -= {each.id for each in page}
-            if (after := page.next) is None:
-                break
+        read = partial(self.store.select_definitions, where, limit=_PAGE)
+        for each in all_items(read):
+            yield from self._answers(each)
+            missing.discard(each.id)
         for id in missing:
             raise TaskDefinitionNotFoundError(id)
 
@@ -232,14 +228,8 @@ class Audit:
             fired_since=self.since,
             fired_before=self.until,
         )
-        after = None
-        while True:
-            page = self.store.select(
-                where, order=Order.FIRE_TIME, after=after, limit=_PAGE
-            )
-            yield from page
-            if (after := page.next) is None:
-                return
+        read = partial(self.store.select, where, order=Order.FIRE_TIME, limit=_PAGE)
+        return all_items(read)
 
 
 class _Schedule:
@@ -377,16 +367,10 @@ class _Schedule:
 
     def _read_records(self) -> Iterator[Skipped]:
         where = Filter(definition_id=self._definition.id, states=[State.SKIPPED])
-        after = None
-        while True:
-            page = self._audit.store.select(
-                where, descending=True, after=after, limit=_PAGE
-            )
-            for each in page:
-                if each.skipped is not None and not (each.fire_time or each.key):
-                    yield each.skipped
-            if (after := page.next) is None:
-                return
+        read = partial(self._audit.store.select, where, descending=True, limit=_PAGE)
+        for each in all_items(read):
+            if each.skipped is not None and not (each.fire_time or each.key):
+                yield each.skipped
 
     def _of_instances(self, at: datetime, found: Sequence[TaskInstance]) -> AuditedTime:
         first = found[0]

@@ -27,6 +27,7 @@ from go_scheduler.policies import CatchUp, RetryPolicy
 from go_scheduler.running.calling.process_executor import check_sendable
 from go_scheduler.running.calling.workers import Handling
 from go_scheduler.running.defaults import Defaults
+from go_scheduler.running.remote_runs import RemoteRunsMaker
 from go_scheduler.settings import Settings
 from go_scheduler.stores.base import Store
 from go_scheduler.stores.memory.store import MemoryStore
@@ -212,6 +213,15 @@ class Scheduler(Lifecycle, Tasks, Client):
     def health(self) -> Health:
         """How the scheduler is at this moment; never raises and never waits."""
         return replace(self._node_health(), events_dropped=self._hub.dropped)
+
+    def _remote_runs_maker(self) -> RemoteRunsMaker:
+        return RemoteRunsMaker(
+            self._ready,
+            self._clock,
+            defaults=self._defaults,
+            tell=self._events.tell,
+            count=self._count_end,
+        )
 
     def _handing_out(self) -> Scheduler:
         """One more scheduler like this, which hands out what others run elsewhere.

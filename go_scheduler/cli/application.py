@@ -14,11 +14,9 @@ from typer.main import get_command
 
 from go_scheduler.cli.commands import (
     adding,
-    auditing,
     changing,
-    doctor,
     importing,
-    migrate,
+    operating,
     reading,
     server,
     simulating,
@@ -110,9 +108,7 @@ for _each in (
     reading,
     changing,
     simulating,
-    doctor,
-    auditing,
-    migrate,
+    operating,
 ):
     application.add_typer(_each.app)
 application.add_typer(types.app, name="types")

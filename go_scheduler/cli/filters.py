@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from difflib import get_close_matches
+from functools import partial
+from itertools import islice
 from typing import Annotated, Any, TypeVar
 from uuid import UUID
 
@@ -25,6 +27,7 @@ from go_scheduler.client.pages import Page
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.formatting import shown
 from go_scheduler.models import DefinitionState, State, TaskDefinition, TaskInstance
+from go_scheduler.stores.filters import all_items
 
 _Item = TypeVar("_Item")
 _OF_DEFINITIONS = {each.value for each in DefinitionState}
@@ -107,16 +110,12 @@ def pages(
         filters: The arguments of ``read``.
         limit: The most items; None: all.
     """
-    found: list[_Item] = []
-    after = None
-    while limit is None or len(found) <= limit:
-        # One item beyond the limit shows that there are more.
-        room = MOST_LISTED if limit is None else limit + 1 - len(found)
-        page = read(**filters, after=after, limit=min(MOST_LISTED, room))
-        found += page
-        if (after := page.next) is None:
-            return found[:limit], False if limit is None else len(found) > limit
-    return found[:limit], True
+    # One item beyond the limit shows that there are more.
+    most = None if limit is None else limit + 1
+    page = MOST_LISTED if most is None else min(MOST_LISTED, most)
+    items = all_items(partial(read, **filters, limit=page))
+    found = list(islice(items, most))
+    return found[:limit], len(found) == most
 
 
 def _refuse_state_of_instances(state: str | None) -> None:

@@ -1,4 +1,4 @@
-"""Imports definitions and jobs from the lines of a file, with a progress bar."""
+"""Reads definitions and jobs: from a module, or the lines of a file, as an import."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import warnings
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from itertools import chain
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
@@ -17,6 +18,8 @@ from rich.progress import Progress
 from go_scheduler.client import Client
 from go_scheduler.clock import SystemClock
 from go_scheduler.errors import ConfigurationError, GoSchedulerError, StoreError
+from go_scheduler.formatting import shown
+from go_scheduler.handlers.registry import HandlerRegistry
 from go_scheduler.http.bodies.definitions import DefinitionPut
 from go_scheduler.http.problems import Problem, field_errors
 from go_scheduler.models import DefinitionState, TaskDefinition
@@ -25,12 +28,12 @@ from go_scheduler.triggers import DelayTrigger, IntervalTrigger, OnDemandTrigger
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from datetime import datetime
-    from pathlib import Path
 
     from go_scheduler.cli.connection import Connected
     from go_scheduler.http.jobs.jitter import Spread
     from go_scheduler.http.remote import Remote
     from go_scheduler.triggers import Trigger
+
 
 _BEFORE_JSON = b"\xef\xbb\xbf \t\r\n"
 """Blanks, and the byte order mark of some editors."""
@@ -273,22 +276,6 @@ def _asked(spread: Spread) -> dict[str, Any]:
     }
 
 
-def definition_of_line(text: bytes, now: datetime) -> TaskDefinition:
-    """The definition on a line.
-
-    Args:
-        text: The line.
-        now: The present time, from which phrases without a date count.
-
-    Raises:
-        ConfigurationError: The line is no definition.
-    """
-    line = _read(text)
-    if "type" in line:
-        raise ConfigurationError("it is a job, and must be a definition")
-    return _definition(_body(line), now)
-
-
 def _read(text: bytes) -> Mapping[str, Any]:
     try:
         line = json.loads(text)
@@ -327,3 +314,59 @@ def _definition(body: DefinitionPut, now: Any) -> TaskDefinition:
         return body.definition(now, revision=body.revision)
     except Problem as problem:
         raise ConfigurationError(problem.detail) from None
+
+
+def declared(source: str, now: datetime) -> Sequence[TaskDefinition]:
+    """Read the definitions of a source.
+
+    Args:
+        source: ``module:name`` of a list of definitions, of a function without
+            arguments that returns one, or of a registry with tasks; or a file of JSON
+            lines, as for ``go_scheduler import``.
+        now: The present time, from which phrases without a date count.
+
+    Raises:
+        ConfigurationError: The source is something else, or a definition is wrong.
+    """
+    from go_scheduler.http.configuration.imported import imported
+
+    path = Path(source)
+    if path.is_file():
+        return list(_lines(path, now))
+    if ":" not in source:
+        raise ConfigurationError(
+            f"there is no file {source}; definitions in a module are named as"
+            " myapp.jobs:definitions"
+        )
+    found = imported(source)
+    if isinstance(found, HandlerRegistry):
+        return [each.definition for each in found.tasks.values()]
+    if callable(found):
+        try:
+            found = found()
+        except Exception as error:
+            raise ConfigurationError(
+                f"{source}, called without arguments, raised {type(error).__name__}:"
+                f" {error}"
+            ) from error
+    if not isinstance(found, list | tuple) or not all(
+        isinstance(each, TaskDefinition) for each in found
+    ):
+        raise ConfigurationError(
+            f"{source} must be a list of definitions, a function that returns one, or a"
+            f" HandlerRegistry, not {shown(found)}"
+        )
+    return found
+
+
+def _lines(path: Path, now: datetime) -> Iterable[TaskDefinition]:
+    for number, each in enumerate(path.read_bytes().splitlines(), 1):
+        if not each.strip():
+            continue
+        try:
+            line = _read(each)
+            if "type" in line:
+                raise ConfigurationError("it is a job, and must be a definition")
+            yield _definition(_body(line), now)
+        except ConfigurationError as error:
+            raise ConfigurationError(f"{path}, line {number}: {error}") from None

@@ -19,8 +19,7 @@ from go_scheduler.errors import (
     GoSchedulerError,
     StoreError,
 )
-from go_scheduler.formatting import shown
-from go_scheduler.http.configuration.durations import read_duration
+from go_scheduler.formatting import read_duration, shown
 from go_scheduler.http.remote_errors import NotAllowedError
 
 if TYPE_CHECKING:

@@ -7,8 +7,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from go_scheduler.cli.details import described
-from go_scheduler.cli.output import at
+from go_scheduler.cli.output import at, described
 from go_scheduler.client.pages import from_id
 from go_scheduler.errors import ConfigurationError, GoSchedulerError
 from go_scheduler.formatting import shown

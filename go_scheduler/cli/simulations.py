@@ -5,8 +5,16 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from go_scheduler.cli.details import described, text_of
-from go_scheduler.cli.output import at, document, json_of, line, note, table
+from go_scheduler.cli.output import (
+    at,
+    described,
+    document,
+    json_of,
+    line,
+    note,
+    table,
+    text_of,
+)
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.formatting import write_duration
 from go_scheduler.json import write_instant

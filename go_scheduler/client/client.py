@@ -3,24 +3,14 @@
 from go_scheduler.checks import check_made
 from go_scheduler.client.backfilling import Backfilling
 from go_scheduler.client.declaring import Declaring
-from go_scheduler.client.definitions import Definitions, Pauses
+from go_scheduler.client.definitions import Definitions
 from go_scheduler.client.explaining import Explaining
 from go_scheduler.client.instances import Instances, Runs
 from go_scheduler.client.on_demand import OnDemand
-from go_scheduler.client.views import DefinitionHistory, Views
 
 
 class Client(
-    Declaring,
-    OnDemand,
-    Backfilling,
-    Definitions,
-    Pauses,
-    Instances,
-    Runs,
-    Views,
-    DefinitionHistory,
-    Explaining,
+    Declaring, OnDemand, Backfilling, Definitions, Instances, Runs, Explaining
 ):
     """Schedules, reads and changes definitions; the half of a scheduler without loops.
 

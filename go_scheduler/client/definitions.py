@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 class Definitions(StoreAccess):
-    """Reads and deletes definitions."""
+    """Reads, deletes, pauses and resumes definitions."""
 
     def get_definition(self, definition_id: UUID) -> TaskDefinition:
         """Read one definition.
@@ -203,10 +203,6 @@ class Definitions(StoreAccess):
                     DefinitionDeleted(definition_id=each, joined=connection is not None)
                 )
         return running
-
-
-class Pauses(StoreAccess):
-    """Pauses and resumes definitions."""
 
     def pause(
         self, definition_id: UUID, note: str | None = None, *, connection: object = None

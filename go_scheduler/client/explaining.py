@@ -11,7 +11,7 @@ from uuid import UUID
 from go_scheduler.checks import check_at_least, check_definition_id, check_type
 from go_scheduler.client.arguments import check_most, checked_ids
 from go_scheduler.client.awaitable import awaitable
-from go_scheduler.client.nodes import Nodes
+from go_scheduler.client.views import Views
 from go_scheduler.clock import ZERO
 from go_scheduler.errors import (
     ConfigurationError,
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from go_scheduler.stores.base import Store
     from go_scheduler.triggers.base import Trigger
     from go_scheduler.why.answer import Why
-    from go_scheduler.why.facts import Facts
+    from go_scheduler.why.deciding import Facts
 
 # How much of each list is read: enough to find what is most urgent, or was last.
 _MOST = 100
@@ -43,7 +43,7 @@ _DAY = timedelta(days=1)
 _LAST_ID = UUID(int=2**128 - 1)
 
 
-class Explaining(Nodes):
+class Explaining(Views):
     """Says why."""
 
     # A client does not know the retention of the schedulers.
@@ -200,7 +200,7 @@ class Explaining(Nodes):
         instances: Sequence[TaskInstance],
         machines: bool,
     ) -> Facts:
-        from go_scheduler.why.facts import Facts
+        from go_scheduler.why.deciding import Facts
 
         slots = (slot_taken_by(each) for each in instances if each.parked)
         slot = next(filter(None, slots), None)

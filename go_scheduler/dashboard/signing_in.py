@@ -26,16 +26,15 @@ from go_scheduler.dashboard.forged_requests import (
 )
 from go_scheduler.dashboard.request import PageRequest
 from go_scheduler.dashboard.sessions import cookie_of, forget, keep, kept_under
+from go_scheduler.http.access.bearer import kept_of
 from go_scheduler.http.access.caller import Caller
-from go_scheduler.http.access.keys import kept_of
 from go_scheduler.http.access.login import (
     LoginError,
     LoginProvider,
     ProviderAwayError,
     plain,
 )
-from go_scheduler.http.access.rate_limits import Rate, Rates, network_of
-from go_scheduler.http.access.refusals import too_many
+from go_scheduler.http.access.rate_limits import Rate, Rates, network_of, too_many
 from go_scheduler.http.problems import Problem
 
 if TYPE_CHECKING:

@@ -5,7 +5,13 @@ import typing
 from go_scheduler import lazy_imports as _on_demand
 
 if typing.TYPE_CHECKING:
-    from go_scheduler.dispatch.bus import Delivery, MessageBus, Subscription
+    from go_scheduler.dispatch.bus import (
+        Delivery,
+        MessageBus,
+        Subscription,
+        open_bus,
+        register_bus,
+    )
     from go_scheduler.dispatch.dispatcher import Dispatcher
     from go_scheduler.dispatch.kombu_bus.bus_by_kombu import KombuBus
     from go_scheduler.dispatch.messages.message import (
@@ -16,10 +22,9 @@ if typing.TYPE_CHECKING:
         read_action,
         read_statuses,
     )
-    from go_scheduler.dispatch.opening import open_bus, register_bus
     from go_scheduler.dispatch.recording import Topics
-    from go_scheduler.dispatch.worker import DispatchWorker, Work
-    from go_scheduler.dispatch.working.life import tell_progress
+    from go_scheduler.dispatch.worker import DispatchWorker, tell_progress
+    from go_scheduler.working.worker import Work
 else:
     # Hidden from type checkers, which would take any misspelt name for an object.
     __getattr__, __dir__ = _on_demand.on_demand(
@@ -37,11 +42,11 @@ else:
             "Topics": "recording",
             "Work": "worker",
             "message_schema": "messages.message",
-            "open_bus": "opening",
+            "open_bus": "bus",
             "read_action": "messages.message",
             "read_statuses": "messages.message",
-            "register_bus": "opening",
-            "tell_progress": "working.life",
+            "register_bus": "bus",
+            "tell_progress": "worker",
         },
         extra="dispatch",
     )

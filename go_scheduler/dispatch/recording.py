@@ -34,7 +34,6 @@ from go_scheduler.models.values import changed
 from go_scheduler.running.defaults import Defaults
 from go_scheduler.running.remote_runs import (
     Failing,
-    RemoteRunsMaker,
     Reporting,
     Success,
     lets_others_run,
@@ -480,6 +479,7 @@ class Recording:
         timeouts: How long a run is kept after a status.
         handed_out: The instances that were published here, which need not be read.
         cancelling: Tells workers which runs to cancel.
+        settle: Called with each status that needs nothing more.
         tell: Called with an event for each status that is not recorded.
     """
 
@@ -490,39 +490,32 @@ class Recording:
         timeouts: Timeouts,
         handed_out: HandedOut,
         cancelling: Cancelling,
+        settle: Callable[[Heard], None],
         tell: Callable[[Event], None],
     ) -> None:
         self._scheduler = scheduler
         self._timeouts = timeouts
         self._handed_out = handed_out
         self._cancelling = cancelling
+        self._settle = settle
         self._tell = tell
-        self._maker = RemoteRunsMaker(
-            scheduler._ready,
-            scheduler._clock,
-            defaults=scheduler._defaults,
-            tell=scheduler._events.tell,
-            count=scheduler._count_end,
-        )
+        self._maker = scheduler._remote_runs_maker()
 
-    def record(
-        self, statuses: Iterable[Heard], settle: Callable[[Heard], None]
-    ) -> None:
+    def record(self, statuses: Iterable[Heard]) -> None:
         """Record statuses; those that are not settled then are to be tried again.
 
         Args:
             statuses: In the order in which they came.
-            settle: Called with each status that needs nothing more.
 
         Raises:
             StoreUnavailableError: The store is away.
         """
         by_kind = SortedStatuses.of(statuses)
         remote = self._maker.make()
-        look = self._report(remote, by_kind.going, settle)
-        look |= self._complete(remote, by_kind.succeeded, settle)
-        look |= self._fail(remote, by_kind.failed, settle)
-        look |= self._release(remote, by_kind.released, settle)
+        look = self._report(remote, by_kind.going)
+        look |= self._complete(remote, by_kind.succeeded)
+        look |= self._fail(remote, by_kind.failed)
+        look |= self._release(remote, by_kind.released)
         # An instance may be due at once: this one again, or one that waited for it.
         if look:
             self._scheduler._look_at_all()
@@ -533,12 +526,7 @@ class Recording:
         where, store = Filter(ids=ids), self._scheduler._ready()
         return store.select(where, order=Order.ID, limit=len(ids))
 
-    def _report(
-        self,
-        remote: RemoteRuns,
-        going: Sequence[Going],
-        settle: Callable[[Heard], None],
-    ) -> bool:
+    def _report(self, remote: RemoteRuns, going: Sequence[Going]) -> bool:
         asked: list[tuple[Going, Reporting]] = []
         known = {each.claim: self._handed_out.get(each.claim) for each in going}
         others = {each.instance_id for each, instance in known.items() if not instance}
@@ -547,14 +535,14 @@ class Recording:
             instance = known[each.claim] or found.get(each.claim.instance_id)
             if instance is None:
                 self._refuse(each.heard[-1], _NOBODYS)
-                self._answer(each, Extension.LOST, settle)
+                self._answer(each, Extension.LOST)
             else:
                 asked.append((each, self._reporting(each, instance)))
         answers = remote.extend_all([reporting for _, reporting in asked])
         for (each, _), answer in zip(asked, answers, strict=True):
             if each.stage is Stage.STARTED and isinstance(answer, Extension):
                 self._handed_out.begin(each.claim, remote.now())
-            self._answer(each, answer, settle)
+            self._answer(each, answer)
         return Extension.LOST in answers
 
     def _reporting(self, each: Going, instance: TaskInstance) -> Reporting:
@@ -568,25 +556,15 @@ class Recording:
             progress=self._kept(last, progress_text, each.progress),
         )
 
-    def _answer(
-        self,
-        each: Going,
-        answer: Extension | StoreError,
-        settle: Callable[[Heard], None],
-    ) -> None:
+    def _answer(self, each: Going, answer: Extension | StoreError) -> None:
         if answer is Extension.LOST:
             self._cancelling.ask(each.worker, each.claim, "lost")
         elif answer is Extension.STOP:
             self._cancelling.ask(each.worker, each.claim, "cancelled")
         for heard in each.heard:
-            self._settle(heard, answer, settle)
+            self._close(heard, answer)
 
-    def _complete(
-        self,
-        remote: RemoteRuns,
-        ended: Sequence[Heard],
-        settle: Callable[[Heard], None],
-    ) -> bool:
+    def _complete(self, remote: RemoteRuns, ended: Sequence[Heard]) -> bool:
         runs = [
             Success(
                 claim=each.claim,
@@ -598,7 +576,7 @@ class Recording:
         ]
         answers = remote.complete_all(runs)
         for each, answer in zip(ended, answers, strict=True):
-            self._settle(each, answer, settle)
+            self._close(each, answer)
         pairs = zip(runs, answers, strict=True)
         return any(it is True and lets_others_run(run) for run, it in pairs)
 
@@ -616,23 +594,13 @@ class Recording:
         ran = min(status.ended_at - status.started_at, now - published)
         return changed(instance, started_at=max(published, now - max(ZERO, ran)))
 
-    def _fail(
-        self,
-        remote: RemoteRuns,
-        ended: Sequence[Heard],
-        settle: Callable[[Heard], None],
-    ) -> bool:
+    def _fail(self, remote: RemoteRuns, ended: Sequence[Heard]) -> bool:
         answers = remote.fail_all([_failing(each) for each in ended])
         for each, answer in zip(ended, answers, strict=True):
-            self._settle(each, answer, settle)
+            self._close(each, answer)
         return True in answers
 
-    def _release(
-        self,
-        remote: RemoteRuns,
-        ended: Sequence[Heard],
-        settle: Callable[[Heard], None],
-    ) -> bool:
+    def _release(self, remote: RemoteRuns, ended: Sequence[Heard]) -> bool:
         released = False
         for each in ended:
             answer: bool | StoreError
@@ -641,7 +609,7 @@ class Recording:
             except StoreError as error:
                 answer = error
             released |= answer is True
-            self._settle(each, answer, settle)
+            self._close(each, answer)
         return released
 
     def _released(self, remote: RemoteRuns, each: Heard) -> bool:
@@ -657,18 +625,13 @@ class Recording:
             reason += f": {each.status.error:.{_MOST_TOLD}}"
         return remote.release(each.claim, delay=delay, reason=reason)
 
-    def _settle(
-        self,
-        heard: Heard,
-        answer: Extension | bool | StoreError,
-        settle: Callable[[Heard], None],
-    ) -> None:
+    def _close(self, heard: Heard, answer: Extension | bool | StoreError) -> None:
         # Its row is locked, or the store went away.
         if isinstance(answer, StoreUnavailableError):
             return
         if isinstance(answer, StoreError):
             self._refuse(heard, shown(answer))
-        settle(heard)
+        self._settle(heard)
 
     def _refuse(self, heard: Heard, reason: str) -> None:
         self._tell(
@@ -760,6 +723,7 @@ class Hearing:
             timeouts=timeouts,
             handed_out=handed_out,
             cancelling=self._cancelling,
+            settle=self._settle,
             tell=self._events.tell,
         )
         # A bus that is back delivers again; the oldest here cannot be acknowledged.
@@ -818,7 +782,7 @@ class Hearing:
                 self._read(self._arrived.popleft())
             if self._open:
                 try:
-                    self._recording.record(list(self._open), self._settle)
+                    self._recording.record(list(self._open))
                 finally:
                     self._cancelling.send()
             if self._arrived:

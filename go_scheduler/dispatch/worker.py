@@ -2,37 +2,901 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import logging
-from typing import TYPE_CHECKING, Any
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Collection, Mapping
+from concurrent.futures import Future
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+from datetime import timedelta
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import uuid4
 
-from go_scheduler.checks import check_made
+from go_scheduler.checks import check_made, check_name, check_type
+from go_scheduler.clock import ZERO, Clock, SystemClock
 from go_scheduler.dispatch.bus import OPENER, MessageBus
-from go_scheduler.dispatch.recording import Topics
-from go_scheduler.dispatch.working.life import (
-    Life,
-    Settings,
-    checked_limits,
-    served_topics,
-    unserved_texts,
+from go_scheduler.dispatch.messages.message import (
+    Cancel,
+    Run,
+    Said,
+    Status,
+    many_to_bytes,
+    read_action,
 )
+from go_scheduler.dispatch.recording import (
+    PacedLog,
+    SafeDelivery,
+    Topics,
+    offered_again_after,
+)
+from go_scheduler.errors import (
+    BusUnavailableError,
+    ConfigurationError,
+    SchedulerStateError,
+)
+from go_scheduler.events.listening import Instrument
+from go_scheduler.formatting import shown
+from go_scheduler.handlers.registry import NAMELESS, HandlerRegistry
+from go_scheduler.json import write_value
+from go_scheduler.models import RESULT_LIMIT
+from go_scheduler.models.values import changed
+from go_scheduler.run import run_here
+from go_scheduler.running.defaults import GRACE
+from go_scheduler.working import worker
 from go_scheduler.working.worker import (
+    Calling,
+    Given,
     LivingWorker,
+    Pauses,
     Work,
     check_arguments,
     checked_name,
     checked_queues,
+    frozen,
+    instance_of,
     own_name,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping
+    from collections.abc import Iterable, Sequence
+    from datetime import datetime
+    from uuid import UUID
 
-    from go_scheduler.events.listening import Instrument
+    from go_scheduler.dispatch.bus import Delivery, Subscription
+    from go_scheduler.json import JSON
+    from go_scheduler.models import TaskInstance
+    from go_scheduler.working.worker import Ending
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """The settings of a worker.
+
+    Attributes:
+        bus: The bus.
+        handler: The handler that it calls.
+        topics: The names of topics.
+        served: The topics from which it takes runs. The value is the task to which the
+            topic belongs; None: the topic is for all tasks of a queue.
+        max_workers: The most handlers that run at once.
+        limits: The most runs at once of some tasks, by their names.
+        name: The worker's name.
+        telemetry: Puts a span around each call of a handler; None: no spans.
+        patience: How long after its stop it still tries to send the ends of runs.
+        short_patience: How long it still tries to send that it accepted a run.
+        grace: How long a handler may go on after its timeout.
+        clock: The clock.
+    """
+
+    bus: MessageBus
+    handler: Callable[[Any], object]
+    topics: Topics
+    served: Mapping[str, str | None]
+    max_workers: int
+    limits: Mapping[str, int]
+    name: str
+    telemetry: Instrument | None = None
+    patience: timedelta = timedelta(minutes=10)
+    short_patience: timedelta = timedelta(seconds=5)
+    grace: timedelta = GRACE
+    clock: Clock = field(default_factory=SystemClock)
+
+
+_MOST_ENDED = 1000
+_MOST_BYTES_KEPT = 4 * 1024 * 1024
+
+
+class Ended:
+    """A bounded cache of the last statuses of runs that have ended here.
+
+    Args:
+        most: The most statuses.
+        most_bytes: The most bytes of all of them together.
+    """
+
+    def __init__(
+        self, most: int = _MOST_ENDED, most_bytes: int = _MOST_BYTES_KEPT
+    ) -> None:
+        self._most = most
+        self._most_bytes = most_bytes
+        self._bytes = 0
+        self._last: OrderedDict[Key, tuple[Status, int]] = OrderedDict()
+
+    def add(self, key: Key, status: Status) -> None:
+        """Remember the last status of a run."""
+        size = len(status.to_bytes())
+        self._last[key] = status, size
+        self._bytes += size
+        while len(self._last) > self._most or self._bytes > self._most_bytes:
+            _, (_, dropped) = self._last.popitem(last=False)
+            self._bytes -= dropped
+
+    def get(self, key: Key) -> Status | None:
+        """The last status of a run; None: it has not ended here, or long ago."""
+        found = self._last.get(key)
+        return None if found is None else found[0]
+
+
+_APART, _LONGEST_TURN = timedelta(seconds=1), timedelta(minutes=1)
+
+
+class Places:
+    """Counts the free places for runs, and derives the prefetch of each topic.
+
+    Args:
+        most: The most runs at once.
+        limits: The most runs at once of some tasks, by their names.
+        topics: The topics, as ``Settings.served`` has them.
+    """
+
+    def __init__(
+        self, most: int, limits: Mapping[str, int], topics: Mapping[str, str | None]
+    ) -> None:
+        self._free = most
+        self._limits = limits
+        self._topics = topics
+        self._running: Counter[str | None] = Counter()
+        self._refused: Counter[str | None] = Counter()
+
+    def room(self, topic: str, task: str | None = None) -> int:
+        """How many more runs may come from a topic, of one task if that is known."""
+        task = self._topics[topic] or task
+        # Only a message says which task it is of, if many tasks share the topic.
+        limit = None if task is None else self._limits.get(task)
+        if limit is None:
+            return self._free
+        return min(self._free, limit - self._running[task])
+
+    def take(self, taken: Taken) -> None:
+        """Take a place for a run."""
+        self._free -= 1
+        self._running[taken.run.task] += 1
+        del self._refused[taken.run.task]
+
+    def turn(self, task: str) -> timedelta:
+        """How long to give a run back for, if its task has reached its limit.
+
+        The delays differ: as many runs as the limit allows come back at the same time.
+        If all came back at once, most of them would be given back again.
+        """
+        turns = self._refused[task] // self._limits[task] + 1
+        self._refused[task] += 1
+        return min(turns * _APART, _LONGEST_TURN)
+
+    def leave(self, taken: Taken) -> None:
+        """Free the place of a run."""
+        self._free += 1
+        self._running[taken.run.task] -= 1
+
+    def prefetch(self, topic: str, present: int = 0) -> int:
+        """How many messages of a topic may be delivered and unacknowledged.
+
+        It changes only if it is off by more than half, or if no place is left: each
+        change costs a round trip to the broker.
+
+        Args:
+            topic: The topic.
+            present: The present prefetch.
+        """
+        # The sum over all topics exceeds the free places only if there are fewer
+        # places than topics.
+        share = min(self.room(topic), max(1, self._free // len(self._topics)))
+        return present if share <= 2 * present and present <= 2 * share else share
+
+
+class Key(NamedTuple):
+    """The identity of a run."""
+
+    instance_id: UUID
+    attempt: int
+
+
+class Taken(Given):
+    """A run that this worker has, from its delivery to its end.
+
+    Args:
+        run: The message.
+        topic: The topic that it came from.
+        goes_on: Sends a heartbeat, or progress.
+
+    Attributes:
+        deliveries: The deliveries of its message that are not acknowledged yet.
+        began_at: When its handler was called, by this machine's clock; None: not yet.
+        stop_beating: Stops the heartbeats.
+
+    Raises:
+        ConfigurationError: Its payload or metadata cannot be used.
+    """
+
+    place = "a worker on a bus"
+    recorder = "the scheduler"
+
+    def __init__(
+        self, run: Run, topic: str, goes_on: Callable[[Taken, JSON], None]
+    ) -> None:
+        # A heartbeat keeps the run; it cannot say for how long.
+        super().__init__(_work_of(run), lambda taken, by: goes_on(taken, None))
+        self._goes_on = goes_on
+        self.run = run
+        self.key = Key(run.instance_id, run.attempt)
+        self.topic = topic
+        self.deliveries: list[SafeDelivery] = []
+        self.began_at: datetime | None = None
+        self.stop_beating: Callable[[], None] = _nothing
+
+    def tell(self, progress: JSON) -> None:
+        """Send the progress of the run."""
+        self._goes_on(self, progress)
+
+    @cached_property
+    def instance(self) -> TaskInstance:
+        """What is run, as far as a worker knows it."""
+        run = self.run
+        return changed(
+            instance_of(self.work),
+            fire_time=run.fire_time,
+            key=run.key,
+            runs=run.runs,
+        )
+
+
+def _nothing() -> None:
+    """There are no heartbeats yet."""
+
+
+def _work_of(run: Run) -> Work:
+    return Work(
+        instance_id=run.instance_id,
+        type=run.task,
+        payload=None if run.payload is None else frozen(run.payload, "payload"),
+        metadata=frozen(run.metadata, "metadata"),
+        attempt=run.attempt,
+        execute_at=run.execute_at,
+        definition_id=run.definition_id,
+        queue=run.queue,
+        traceparent=run.trace_context,
+        tracestate=run.trace_state,
+    )
+
+
+def tell_progress(progress: JSON) -> None:
+    """Send the progress of the run whose handler calls this.
+
+    The scheduler keeps the last value as the ``progress`` of the instance.
+
+    Args:
+        progress: Any JSON value, of at most 64 KiB as text.
+
+    Raises:
+        ConfigurationError: It is not such a value.
+        SchedulerStateError: The caller is not a handler of a ``DispatchWorker``.
+    """
+    taken = run_here()
+    if not isinstance(taken, Taken):
+        raise SchedulerStateError(
+            "tell_progress() is for handlers that a DispatchWorker calls"
+        )
+    # A copy: the caller may change the value before it is sent.
+    text = write_value(progress, name="progress", limit=RESULT_LIMIT)
+    taken.tell(json.loads(text))
+
 
 _LOG = logging.getLogger("go_scheduler.dispatch.worker")
+_LONGEST_PAUSE = 2.0
+# While so many messages are unconfirmed, new statuses wait, and share the next message.
+_MOST_MESSAGES = 4
+_MOST_STATUSES, _MOST_BYTES_SENT = 100, 64 * 1024
+ENDS = (Said.SUCCEEDED, Said.FAILED, Said.RELEASED)
+_NEEDLESS = (Said.STARTED, Said.HEARTBEAT, Said.PROGRESS)
 
-__all__ = ["DispatchWorker", "Work"]
+
+class What(NamedTuple):
+    """The identity of a status: its run, and its kind."""
+
+    instance_id: UUID
+    attempt: int
+    said: Said
+
+
+class _Saying(NamedTuple):
+    what: What
+    body: bytes
+    then: Callable[[bool], None]
+    alone: bool = False
+
+
+class Sender:
+    """Publishes statuses; those of one run in their order.
+
+    A few messages are unconfirmed at a time. Each has all statuses that were waiting.
+    Statuses that the bus does not take are published again, and later statuses of the
+    same runs wait. Of each run and kind only the newest status waits, and of a run that
+    has ended only the end: the number of runs bounds the number of waiting statuses.
+    It is used on one event loop alone.
+
+    Args:
+        bus: The bus.
+        topic: The topic of statuses.
+        loop: The event loop.
+    """
+
+    def __init__(
+        self, bus: MessageBus, topic: str, loop: asyncio.AbstractEventLoop
+    ) -> None:
+        self._bus = bus
+        self._topic = topic
+        self._loop = loop
+        self._is_away = False
+        self._pauses = Pauses(_LONGEST_PAUSE)
+        self._waiting: dict[What, _Saying] = {}
+        # By the number of the message they are in.
+        self._under_way: dict[int, Sequence[_Saying]] = {}
+        self._number = 0
+        # A call of ``_send`` is scheduled, or the sender is closed.
+        self._will_send = False
+
+    def put(
+        self, status: Status, then: Callable[[bool], None] = lambda sent: None
+    ) -> None:
+        """Publish a status, after all earlier ones of its run.
+
+        Args:
+            status: The status.
+            then: Called with true once the bus has the status, and with false if the
+                bus refuses it for good; not called if the end of the run makes the
+                status needless. If several statuses of one kind wait, only the ``then``
+                of the first is called.
+        """
+        what = What(status.instance_id, status.attempt, status.status)
+        saying = _Saying(what, status.to_bytes(), then)
+        if (earlier := self._waiting.get(what)) is not None:
+            saying = saying._replace(then=earlier.then)
+        self._drop_needless(what)
+        self._waiting[what] = saying
+        self._send_soon()
+
+    def close(self) -> Sequence[What]:
+        """Publish nothing more; returns the statuses that the bus may not have."""
+        self._will_send = True
+        left = [each.what for some in self._under_way.values() for each in some]
+        left.extend(self._waiting)
+        self._waiting.clear()
+        return left
+
+    def _drop_needless(self, what: What) -> None:
+        if what.said in ENDS:
+            for each in _NEEDLESS:
+                self._waiting.pop(what._replace(said=each), None)
+
+    def _send_soon(self) -> None:
+        # All statuses of one turn of the event loop share a message.
+        if not self._will_send:
+            self._will_send = True
+            self._loop.call_soon(self._send)
+
+    def _send(self) -> None:
+        self._will_send = False
+        while len(self._under_way) < _MOST_MESSAGES and (some := self._next()):
+            for each in some:
+                del self._waiting[each.what]
+            self._number += 1
+            self._under_way[self._number] = some
+            body = many_to_bytes([each.body for each in some])
+            future = self._published(body)
+            future.add_done_callback(partial(self._hear, self._number))
+
+    def _published(self, body: bytes) -> Future[None]:
+        try:
+            return self._bus.publish_soon(self._topic, body)
+        # A third party's bus may raise here instead of in the future.
+        except Exception as error:
+            failed: Future[None] = Future()
+            failed.set_exception(error)
+            return failed
+
+    def _next(self) -> Sequence[_Saying]:
+        """The statuses of the next message: of runs without an unconfirmed one."""
+        runs = {each.what[:2] for some in self._under_way.values() for each in some}
+        found: list[_Saying] = []
+        size = 0
+        for each in self._waiting.values():
+            if each.what[:2] in runs:
+                continue
+            size += len(each.body)
+            is_full = (
+                len(found) == _MOST_STATUSES or size > _MOST_BYTES_SENT or each.alone
+            )
+            if found and is_full:
+                break
+            found.append(each)
+            if each.alone:
+                break
+        return found
+
+    def _hear(self, number: int, future: Future[None]) -> None:
+        """On a thread of the bus."""
+        error: BaseException | None
+        # Only a third party's bus cancels.
+        if future.cancelled():
+            error = BusUnavailableError("the bus has cancelled it")
+        else:
+            error = future.exception()
+        try:
+            self._loop.call_soon_threadsafe(self._end, number, error)
+        except RuntimeError:
+            # The event loop has been closed.
+            return
+
+    def _end(self, number: int, error: BaseException | None) -> None:
+        some = self._under_way.pop(number)
+        if isinstance(error, BusUnavailableError):
+            self._keep(some)
+            self._pause(error)
+            return
+        if error is not None and len(some) > 1:
+            # The bus may refuse one of them alone.
+            self._keep([each._replace(alone=True) for each in some])
+        elif error is not None:
+            text = "the bus refuses the status that %s, attempt %d, has %s"
+            _LOG.error(text, *some[0].what, exc_info=error)
+            some[0].then(False)
+        else:
+            self._note_return()
+            for each in some:
+                each.then(True)
+        self._send_soon()
+
+    def _keep(self, some: Sequence[_Saying]) -> None:
+        """Let statuses wait again, before the newer ones."""
+        kept = {each.what: each for each in some}
+        for what in kept.keys() & self._waiting.keys():
+            newer = self._waiting.pop(what)
+            kept[what] = newer._replace(then=kept[what].then, alone=kept[what].alone)
+        self._waiting = kept | self._waiting
+        for what in list(self._waiting):
+            self._drop_needless(what)
+
+    def _pause(self, error: BaseException) -> None:
+        if not self._is_away:
+            self._is_away = True
+            _LOG.warning("the bus is away, and statuses wait: %s", error)
+        if not self._will_send:
+            self._will_send = True
+            self._loop.call_later(self._pauses.next(), self._send)
+
+    def _note_return(self) -> None:
+        self._pauses.reset()
+        if self._is_away:
+            self._is_away = False
+            _LOG.info("the bus is back, and statuses are sent again")
+
+
+class Telling:
+    """Makes statuses and sends them; used on one event loop.
+
+    Args:
+        settings: The settings of the worker.
+        stopping: Set once the worker is to stop.
+    """
+
+    def __init__(self, settings: Settings, stopping: asyncio.Event) -> None:
+        self._name = settings.name
+        self._clock = settings.clock
+        self._loop = asyncio.get_running_loop()
+        self._sender = Sender(settings.bus, settings.topics.statuses, self._loop)
+        self._stop = asyncio.ensure_future(stopping.wait())
+
+    def close(self) -> None:
+        """Send nothing more; log the ends of runs that were not sent."""
+        self._stop.cancel()
+        for id, attempt, said in self._sender.close():
+            if said in ENDS:
+                text = "that %s, attempt %d, has %s was not sent: the bus is away"
+                _LOG.warning(text, id, attempt, said)
+
+    def status(self, taken: Taken, said: Said, **more: Any) -> Status:
+        """Make a status of a run, at the present time."""
+        return Status(
+            status=said,
+            instance_id=taken.key.instance_id,
+            attempt=taken.key.attempt,
+            worker=self._name,
+            at=self._clock.now(),
+            **more,
+        )
+
+    def begin(self, taken: Taken) -> None:
+        """Send that the handler is about to be called."""
+        taken.began_at = self._clock.now()
+        self.say(self.status(taken, Said.STARTED))
+
+    def end(self, taken: Taken, ending: Ending) -> Status:
+        """Make the last status of a run."""
+        began = taken.began_at
+        assert began is not None
+        # The clock may have been set back.
+        times = {"started_at": began, "ended_at": max(began, self._clock.now())}
+        failure = ending.failure
+        if failure is None:
+            return self.status(taken, Said.SUCCEEDED, result=ending.result, **times)
+        error = failure.error
+        if (delay := failure.given_back_for) is not None:
+            return self.status(taken, Said.RELEASED, delay=delay, error=error)
+        if taken.was_ended:
+            error = f"timed out after {taken.run.timeout}\n\n{error}"
+        _LOG.warning("%s, attempt %d, has failed:\n%s", *taken.key, error)
+        return self.status(
+            taken,
+            Said.FAILED,
+            error=error,
+            retry=False if failure.is_final else None,
+            retry_in=failure.retry_in,
+            **times,
+        )
+
+    def say(
+        self, status: Status, then: Callable[[bool], None] = lambda sent: None
+    ) -> None:
+        """Send a status, as ``Sender.put`` does."""
+        self._sender.put(status, then)
+
+    async def tell(self, status: Status, patience: timedelta) -> bool:
+        """Send a status, and wait until the bus has it; after a stop only so long.
+
+        Returns:
+            Whether the bus has it.
+        """
+        future: asyncio.Future[bool] = self._loop.create_future()
+        self.say(status, future.set_result)
+        both: list[asyncio.Future[Any]] = [future, self._stop]
+        await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+        if not future.done():
+            await asyncio.wait([future], timeout=patience.total_seconds())
+        return future.done() and future.result()
+
+
+def served_topics(
+    topics: Topics,
+    queues: Sequence[str],
+    handler: object,
+    topic_per_task: bool | Collection[str],
+) -> Mapping[str, str | None]:
+    """The topics from which a worker takes runs, as ``Settings.served`` has them.
+
+    Args:
+        topics: The names of topics.
+        queues: The queues.
+        handler: The handler; a registry has a fixed set of tasks.
+        topic_per_task: The tasks that have topics of their own; true: all.
+
+    Raises:
+        ConfigurationError: A name is wrong, the tasks are not known, or the name of a
+            topic is too long.
+    """
+    known = handler.names if isinstance(handler, HandlerRegistry) else None
+    own = _own(topic_per_task, known)
+    shared = known is None or not set(known) <= set(own)
+    found: dict[str, str | None] = {}
+    for queue in queues:
+        if shared:
+            found[topics.runs(queue)] = None
+        found.update({topics.runs(queue, task): task for task in own})
+    if not found:
+        raise ConfigurationError("the registry has no handlers: there is nothing to do")
+    return found
+
+
+def _own(
+    topic_per_task: bool | Collection[str], known: Sequence[str] | None
+) -> Sequence[str]:
+    if topic_per_task is True:
+        if known is None:
+            raise ConfigurationError(
+                "topic_per_task must name the tasks: only a HandlerRegistry says"
+                " itself which it has"
+            )
+        return known
+    if topic_per_task is False:
+        return ()
+    if isinstance(topic_per_task, str) or not isinstance(topic_per_task, Collection):
+        raise ConfigurationError(
+            "topic_per_task must be True, False or names of tasks, not"
+            f" {shown(topic_per_task)}"
+        )
+    names = sorted({check_name("topic_per_task", each) for each in topic_per_task})
+    return [each for each in names if known is None or each in known]
+
+
+def unserved_texts(
+    queues: Sequence[str], handler: object, topic_per_task: bool | Collection[str]
+) -> Sequence[str]:
+    """Warnings of queues and tasks that may be misspelt: the registry has none such."""
+    if not isinstance(handler, HandlerRegistry):
+        return ()
+    named = () if isinstance(topic_per_task, bool) else sorted(set(topic_per_task))
+    found = [
+        f"topic_per_task: no handler is registered as {shown(each)}, but"
+        f" {', '.join(handler.names)}: its topic is not heard"
+        for each in named
+        if each not in handler
+    ]
+    tasks = handler.tasks
+    # A handler without a task may be for any queue.
+    if tasks.keys() >= set(handler.names):
+        known = {each.definition.queue for each in tasks.values()}
+        found += [
+            f"queues: none of the tasks {', '.join(handler.names)} is in"
+            f" {shown(each)}, but in {', '.join(sorted(known))}"
+            for each in queues
+            if each not in known
+        ]
+    return found
+
+
+def checked_limits(limits: object, handler: object) -> Mapping[str, int]:
+    """Check the limits of tasks, and return them.
+
+    Raises:
+        ConfigurationError: A limit is wrong, or the registry has no such task.
+    """
+    if limits is None:
+        return {}
+    if not isinstance(limits, Mapping):
+        raise ConfigurationError(
+            f'limits must be such as {{"resize": 2}}, not {shown(limits)}'
+        )
+    for task, most in limits.items():
+        check_name("limits", task)
+        check_type(f"limits[{task!r}]", most, int)
+        if most < 1:
+            raise ConfigurationError(f"limits[{task!r}] must be at least 1: {most}")
+        if isinstance(handler, HandlerRegistry) and task not in handler:
+            raise ConfigurationError(
+                f"limits: no handler is registered as {task!r}, but"
+                f" {', '.join(handler.names)}"
+            )
+    return dict(limits)
+
+
+_CANCELS = 100
+_SHORTEST_BEAT = 0.1
+
+
+class Life(worker.Life):
+    """Takes runs from a bus, until it is told to stop.
+
+    Only its event loop uses its state. Subscriptions and the sender have threads of
+    their own, and pass everything on to the event loop.
+
+    Args:
+        settings: The settings of the worker.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(Calling(settings.handler, _LOG, settings.telemetry), _LOG)
+        self._settings = settings
+        self._taken: dict[Key, Taken] = {}
+        self._ended = Ended()
+        self._log = PacedLog(_LOG, settings.clock)
+        self._places = Places(settings.max_workers, settings.limits, settings.served)
+        self._subscriptions: dict[str, Subscription] = {}
+        self._prefetch: dict[str, int] = {}
+
+    def _prepare(self) -> None:
+        settings, bus = self._settings, self._settings.bus
+        with ExitStack() as stack:
+            stack.callback(self._log.close)
+            self._telling = Telling(settings, self._stopping)
+            stack.callback(self._telling.close)
+            topic = settings.topics.control(settings.name)
+            hear = partial(self._soon, self._hear_cancel)
+            subscription = bus.subscribe(topic, hear, prefetch=_CANCELS, own=True)
+            stack.callback(subscription.close)
+            for topic in settings.served:
+                hear = partial(self._soon, partial(self._hear_run, topic))
+                prefetch = self._places.prefetch(topic)
+                subscription = bus.subscribe(topic, hear, prefetch=prefetch)
+                stack.callback(subscription.close)
+                self._subscriptions[topic] = subscription
+                self._prefetch[topic] = prefetch
+            self._hearing = stack.pop_all()
+
+    async def _live(self) -> None:
+        with self._hearing:
+            await self._stopping.wait()
+            self._resize()
+            await self._until_left()
+
+    def _soon(self, hear: Callable[[SafeDelivery], None], delivery: Delivery) -> None:
+        self._loop.call_soon_threadsafe(hear, SafeDelivery(delivery, self._log))
+
+    def _hear_run(self, topic: str, delivery: SafeDelivery) -> None:
+        try:
+            run = read_action(delivery.body)
+            if not isinstance(run, Run):
+                raise ConfigurationError(f"its action is {run.action}, and not run")
+            taken = Taken(run, topic, self._goes_on_there)
+        except ConfigurationError as error:
+            text = "a message from %s is dropped: %s"
+            self._log.write(logging.ERROR, text, topic, error)
+            delivery.reject(requeue=False)
+            return
+        if (known := self._taken.get(taken.key)) is not None:
+            self._hear_again(known, delivery)
+        elif (last := self._ended.get(taken.key)) is not None:
+            self._telling.say(last)
+            delivery.ack()
+        elif self._stopping.is_set() or not self._places.room(topic):
+            delivery.reject(requeue=True)
+        elif (reason := self._trouble(taken)) is not None:
+            self._refuse(taken, delivery, reason)
+        else:
+            taken.deliveries.append(delivery)
+            self._taken[taken.key] = taken
+            self._places.take(taken)
+            # Before the message is acknowledged: the next one comes after that.
+            self._resize()
+            self._spawn(self._have_done(taken))
+
+    def _hear_again(self, known: Taken, delivery: SafeDelivery) -> None:
+        """Handle a duplicate of a run that this worker has."""
+        if known.deliveries:
+            known.deliveries.append(delivery)
+        else:
+            delivery.ack()
+
+    def _trouble(self, taken: Taken) -> str | None:
+        """Why this worker cannot run it now; None: it can."""
+        name, task = self._settings.name, taken.run.task
+        if not self._knows(task):
+            return NAMELESS if task is None else f"{name} has no handler for {task!r}"
+        if not self._places.room(taken.topic, task):
+            return f"{name} runs as many {task!r} as it may"
+        return None
+
+    def _knows(self, task: str | None) -> bool:
+        handler = self._settings.handler
+        if isinstance(handler, HandlerRegistry):
+            return task is not None and task in handler
+        return True
+
+    def _refuse(self, taken: Taken, delivery: SafeDelivery, reason: str) -> None:
+        """Give a run back, for the scheduler to publish it again later."""
+        (id, attempt), task = taken.key, taken.run.task
+        if task is not None and self._knows(task):
+            # A limit is no reason for a warning.
+            level, delay = logging.INFO, self._places.turn(task)
+        else:
+            level, delay = logging.WARNING, offered_again_after(attempt)
+        self._log.write(level, "%s is given back for %s: %s", id, delay, reason)
+        status = self._telling.status(taken, Said.RELEASED, delay=delay, error=reason)
+        self._ended.add(taken.key, status)
+        self._telling.say(status, lambda sent: delivery.ack())
+
+    def _hear_cancel(self, delivery: SafeDelivery) -> None:
+        delivery.ack()
+        try:
+            found = read_action(delivery.body)
+        except ConfigurationError as error:
+            text = "a message about a run to cancel cannot be read: %s"
+            self._log.write(logging.ERROR, text, error)
+            return
+        taken = self._taken.get(Key(found.instance_id, found.attempt))
+        if taken is None or not isinstance(found, Cancel):
+            return
+        if found.reason == "lost":
+            text = "%s is lost: it runs elsewhere, or has ended"
+            self._log.write(logging.WARNING, text, taken.key.instance_id)
+            taken.lost = True
+        else:
+            taken.cancel_requested = True
+
+    async def _have_done(self, taken: Taken) -> None:
+        try:
+            last = await self._run_taken(taken)
+        finally:
+            self._places.leave(taken)
+            del self._taken[taken.key]
+            self._resize()
+        if last is not None:
+            self._ended.add(taken.key, last)
+            await self._telling.tell(last, self._settings.patience)
+
+    async def _run_taken(self, taken: Taken) -> Status | None:
+        """Run it, and return its last status; None: this worker did not get the run."""
+        accepted = self._telling.status(taken, Said.ACCEPTED)
+        is_ours = await self._telling.tell(accepted, self._settings.short_patience)
+        for each in taken.deliveries:
+            if is_ours:
+                each.ack()
+            else:
+                each.reject(requeue=self._stopping.is_set())
+        taken.deliveries.clear()
+        if not is_ours:
+            return None
+        if self._stopping.is_set() or taken.cancel_requested or taken.lost:
+            return self._telling.status(taken, Said.RELEASED, delay=ZERO)
+        return self._telling.end(taken, await self._call(taken))
+
+    async def _call(self, taken: Taken) -> Ending:
+        self._telling.begin(taken)
+        self._beat_later(taken)
+        timing_out = None
+        if taken.run.timeout is not None:
+            seconds = taken.run.timeout.total_seconds()
+            timing_out = asyncio.create_task(self._time_out(taken, seconds))
+        try:
+            return await self._calling.call(taken)
+        finally:
+            taken.stop_beating()
+            if timing_out is not None:
+                timing_out.cancel()
+
+    async def _time_out(self, taken: Taken, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+        self._calling.end(taken)
+        await asyncio.sleep(self._settings.grace.total_seconds())
+        # A thread cannot be ended. The scheduler gives the run up at this heartbeat.
+        self._goes_on(taken)
+
+    def _beat_later(self, taken: Taken) -> None:
+        """Start the heartbeats of a run."""
+        third = max(taken.run.heartbeat_timeout.total_seconds() / 3, _SHORTEST_BEAT)
+        # A timer and not a task: most runs end before the first heartbeat.
+        timer = self._loop.call_later(third, self._beat, taken)
+        taken.stop_beating = timer.cancel
+
+    def _beat(self, taken: Taken) -> None:
+        self._goes_on(taken)
+        self._beat_later(taken)
+
+    def _goes_on(self, taken: Taken, progress: JSON = None) -> None:
+        said = Said.HEARTBEAT if progress is None else Said.PROGRESS
+        self._telling.say(self._telling.status(taken, said, progress=progress))
+
+    def _goes_on_there(self, taken: Taken, progress: JSON) -> None:
+        """Send a heartbeat or progress, from the thread of the handler."""
+        # The event loop is closed if the run was left behind.
+        with suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._goes_on, taken, progress)
+
+    def _resize(self) -> None:
+        """Adapt the prefetch of each topic to the free places."""
+        stops = self._stopping.is_set()
+        for topic, subscription in self._subscriptions.items():
+            present = self._prefetch[topic]
+            prefetch = 0 if stops else self._places.prefetch(topic, present)
+            if prefetch != present:
+                self._prefetch[topic] = prefetch
+                try:
+                    subscription.resize(prefetch)
+                # A third party's bus may raise anything.
+                except Exception as error:
+                    text = "the prefetch of %s cannot be changed: %s"
+                    self._log.write(logging.ERROR, text, topic, error, error=error)
 
 
 class DispatchWorker(LivingWorker):

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from datetime import timedelta
 from functools import cached_property, partial
 from importlib import metadata
+from itertools import islice
 from typing import TYPE_CHECKING, TypeVar
 
 from go_scheduler.checks import check_made, check_positive, check_type
-from go_scheduler.client.nodes import node_info
-from go_scheduler.client.views import backlog_of
+from go_scheduler.client.views import backlog_of, node_info
 from go_scheduler.clock import ZERO, Clock, StoreClock, SystemClock
 from go_scheduler.errors import ConfigurationError, StoreError
 from go_scheduler.formatting import duration_text, shown, summary
@@ -21,7 +21,7 @@ from go_scheduler.handlers.registry import HandlerRegistry
 from go_scheduler.models import OPEN, DefinitionState, Outcome, State
 from go_scheduler.models.counts import COUNTED, Counted
 from go_scheduler.stores.base import CONTACTS_KEPT, ENDED_LOOKED_AT, LOOKED_AT, Store
-from go_scheduler.stores.filters import CLAIMABLE, CLAIMED, Filter, Order
+from go_scheduler.stores.filters import CLAIMABLE, CLAIMED, Filter, Order, all_items
 from go_scheduler.stores.findings import (
     OF_STORES,
     SCHEMA_MISSING,
@@ -35,7 +35,7 @@ from go_scheduler.stores.findings import (
 from go_scheduler.triggers.on_demand import OnDemandTrigger
 from go_scheduler.triggers.stored import UnknownTrigger, dump_trigger
 from go_scheduler.version import __version__
-from go_scheduler.why.facts import Obstacle, obstacle_of, of_name
+from go_scheduler.why.deciding import Obstacle, obstacle_of, of_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -78,15 +78,9 @@ class Facts:
     @cached_property
     def definitions(self) -> Sequence[TaskDefinition]:
         """The first definitions, by id."""
-        found: list[TaskDefinition] = []
-        after = None
-        while len(found) < self.most:
-            limit = min(_PAGE, self.most - len(found))
-            page = self.store.select_definitions(after=after, limit=limit)
-            found += page
-            if (after := page.next) is None:
-                break
-        return found
+        limit = min(_PAGE, self.most)
+        read = partial(self.store.select_definitions, limit=limit)
+        return list(islice(all_items(read), self.most))
 
     @property
     def active(self) -> Sequence[TaskDefinition]:

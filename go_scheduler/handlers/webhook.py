@@ -28,8 +28,14 @@ from go_scheduler.errors import ConfigurationError
 from go_scheduler.formatting import a, shown
 from go_scheduler.handlers.payload import ParameterOrders
 from go_scheduler.handlers.signatures import ATTEMPT, INSTANCE, signature_headers
-from go_scheduler.handlers.webhook_addresses import UNKNOWN, networks_of, refusal_of
-from go_scheduler.handlers.webhook_settings import Secret, WebhookSettings, is_among
+from go_scheduler.handlers.webhook_settings import (
+    UNKNOWN,
+    Secret,
+    WebhookSettings,
+    is_among,
+    networks_of,
+    refusal_of,
+)
 from go_scheduler.run import Fail, RetryAfter
 from go_scheduler.version import __version__
 

@@ -6,10 +6,9 @@ from go_scheduler import lazy_imports as _on_demand
 
 if typing.TYPE_CHECKING:
     from go_scheduler.http.access.authentication import OpenAccess
-    from go_scheduler.http.access.bearer import BearerAccess
+    from go_scheduler.http.access.bearer import ApiKey, BearerAccess, new_key
     from go_scheduler.http.access.caller import Caller
     from go_scheduler.http.access.issuer import OidcIssuer
-    from go_scheduler.http.access.keys import ApiKey, new_key
     from go_scheduler.http.app import create_app
     from go_scheduler.http.jobs.jitter import JobDefaults
     from go_scheduler.http.limits import Limits
@@ -21,7 +20,7 @@ else:
     __getattr__, __dir__ = _on_demand.on_demand(
         __name__,
         {
-            "ApiKey": "access.keys",
+            "ApiKey": "access.bearer",
             "BearerAccess": "access.bearer",
             "Caller": "access.caller",
             "LongPoll": "work.long_poll",
@@ -30,7 +29,7 @@ else:
             "OidcIssuer": "access.issuer",
             "OpenAccess": "access.authentication",
             "create_app": "app",
-            "new_key": "access.keys",
+            "new_key": "access.bearer",
             "serve": "serving",
             "Work": "worker",
             "Worker": "worker",

@@ -1,38 +1,38 @@
-"""Creates the FastAPI application, and mounts pages beside its API."""
+"""Creates and describes the FastAPI application, and mounts pages beside its API."""
 
 from __future__ import annotations
 
 import warnings
 from contextlib import asynccontextmanager
+from http import HTTPStatus
 from itertools import chain
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from fastapi import FastAPI
 from fastapi.dependencies import utils
 from fastapi.openapi.utils import get_fields_from_routes
 from fastapi.routing import APIRoute
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 from starlette.responses import RedirectResponse
 
 from go_scheduler.client.client import check_client
 from go_scheduler.clock import SystemClock
-from go_scheduler.http.access.authentication import Authentication, OpenAccess
+from go_scheduler.http.access.authentication import Allowed, Authentication, OpenAccess
 from go_scheduler.http.access.refusals import allow_origins
 from go_scheduler.http.context import Context, Readiness
 from go_scheduler.http.jobs.jitter import JobDefaults
 from go_scheduler.http.jobs.known_types import KnownTypes
 from go_scheduler.http.limits import Limited, Limits, MediaTypes, Threads
-from go_scheduler.http.openapi import describe, operation_id
 from go_scheduler.http.paths import path_within
-from go_scheduler.http.problems import answer_problems
-from go_scheduler.http.routes import definitions, instances, system
+from go_scheduler.http.problems import MEDIA_TYPE, Problem, answer_problems
+from go_scheduler.http.routes import definitions, system
 from go_scheduler.http.routes import jobs as jobs_routes
 from go_scheduler.http.routes import types as types_routes
 from go_scheduler.http.routes import work as work_routes
 from go_scheduler.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable
+    from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 
     from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -42,6 +42,100 @@ if TYPE_CHECKING:
     from go_scheduler.http.access.authentication import Access
     from go_scheduler.http.work.long_poll import LongPoll
     from go_scheduler.telemetry.figures import Gathering
+
+
+_ALWAYS = (401, 403, 404, 429, 431, 500, 503)
+_WITH_BODY = (400, 408, 413, 415, 422)
+_CONFLICTS = {"post", "put", "patch", "delete"}
+
+
+class FieldProblem(BaseModel):
+    """What is wrong with one field."""
+
+    field: str = Field(examples=["trigger.cron"])
+    detail: str
+
+
+class ProblemBody(BaseModel):
+    """What went wrong, by RFC 9457."""
+
+    type: str = Field(examples=["urn:go_scheduler:invalid"])
+    title: str
+    status: int
+    detail: str = Field(description="What it is this time, and what can be done.")
+    errors: list[FieldProblem] | None = None
+
+
+def describe(app: FastAPI, routes: Sequence[APIRoute]) -> None:
+    """Add the scopes and problems of each route to an application's description.
+
+    Args:
+        app: The application.
+        routes: Its routes.
+    """
+    generate = app.openapi
+
+    def openapi() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            described = generate()
+            _add_scopes(described, routes)
+            _add_problems(described)
+        assert app.openapi_schema is not None
+        return app.openapi_schema
+
+    app.openapi = openapi  # type: ignore[method-assign]
+
+
+def _add_scopes(described: dict[str, Any], routes: Sequence[APIRoute]) -> None:
+    """Name the scopes of each route, which older versions of FastAPI leave out."""
+    for route in routes:
+        for needed in route.dependant.dependencies:
+            if isinstance(needed.call, Allowed):
+                security = {needed.call.scheme_name: [*needed.call.scopes]}
+                for method in route.methods or ():
+                    operation = described["paths"][route.path_format][method.lower()]
+                    operation["security"] = [security]
+
+
+def _add_problems(described: dict[str, Any]) -> None:
+    schemas = described.setdefault("components", {}).setdefault("schemas", {})
+    for each in ("HTTPValidationError", "ValidationError"):
+        schemas.pop(each, None)
+    made = ProblemBody.model_json_schema(ref_template="#/components/schemas/{model}")
+    schemas.update(made.pop("$defs"))
+    schemas["ProblemBody"] = made
+    for path in described["paths"].values():
+        for method, operation in path.items():
+            responses = operation["responses"]
+            for status in _problems_of(method, operation):
+                responses[str(status)] = _response(status)
+
+
+def _problems_of(method: str, operation: dict[str, Any]) -> Iterator[int]:
+    """The statuses of the problems that an operation may answer."""
+    yield from _ALWAYS
+    if "requestBody" in operation:
+        yield from _WITH_BODY
+    if "parameters" in operation:
+        yield 422
+    if method in _CONFLICTS:
+        yield 409
+    if any(each["name"] == "if-match" for each in operation.get("parameters", ())):
+        yield 412
+
+
+def _response(status: int) -> dict[str, Any]:
+    title = HTTPStatus(status).phrase
+    example = Problem(status, "...", title, "What was expected, and what was found.")
+    return {
+        "description": title,
+        "content": {
+            MEDIA_TYPE: {
+                "schema": {"$ref": "#/components/schemas/ProblemBody"},
+                "example": example.body,
+            }
+        },
+    }
 
 
 class Pages(Protocol):
@@ -90,7 +184,7 @@ class MountedPages:
 _ROUTERS = (
     work_routes.router,
     jobs_routes.router,
-    instances.router,
+    jobs_routes.instances,
     definitions.router,
     types_routes.router,
     system.login,
@@ -140,7 +234,8 @@ def create_app(
         version=__version__,
         lifespan=_lifespan,
         openapi_url=None,
-        generate_unique_id_function=operation_id,
+        # The name of its function, for clients to call their method by.
+        generate_unique_id_function=lambda route: route.name,
         docs_url=None,
         redoc_url=None,
     )

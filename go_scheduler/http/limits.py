@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import threading
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -26,7 +27,7 @@ from go_scheduler.http.problems import (
     store_away,
     too_slow,
 )
-from go_scheduler.http.trace_context import trace_context_of
+from go_scheduler.trace_context import TRACESTATE_LIMIT, joined
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
     from go_scheduler.clock import Clock
+
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -290,3 +292,25 @@ def _length(headers: Headers) -> int:
     given = headers.get("content-length", "0")
     # Python refuses to read a number of thousands of digits.
     return int(given[:20]) if given.isdecimal() and given.isascii() else 0
+
+
+_HEADER = "traceparent"
+# Later versions may have more fields after the flags.
+_W3C = re.compile(
+    r"(?!ff|00.{53}.)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}"
+)
+# A value does not end in a blank. Otherwise the expression would backtrack through
+# every way to split a text that is no list.
+_MEMBER = r"[a-z0-9][a-z0-9_*/@-]{0,255}=[ -+\--<>-~]{0,255}[!-+\--<>-~]"
+_MEMBERS = re.compile(rf"{_MEMBER}(?:[ \t]*,[ \t]*{_MEMBER}){{0,31}}")
+
+
+def trace_context_of(scope: Scope) -> str | None:
+    """The trace context of a request; None: it has none, or an invalid one."""
+    headers = Headers(scope=scope)
+    found = headers.getlist(_HEADER)
+    if len(found) != 1 or (match := _W3C.match(found[0])) is None:
+        return None
+    state = ",".join(headers.getlist("tracestate"))
+    is_one = len(state) <= TRACESTATE_LIMIT and _MEMBERS.fullmatch(state)
+    return joined(match[0], state if is_one else None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote
 
@@ -25,12 +26,13 @@ from go_scheduler.http.bodies.definitions import DefinitionAnswer, DefinitionBod
 from go_scheduler.http.bodies.instances import (
     AuditAnswer,
     InstanceAnswer,
+    NodeAnswer,
     PreviewedAnswer,
     RunAnswer,
+    StatsAnswer,
     WhyAnswer,
 )
 from go_scheduler.http.bodies.jobs import TypeAnswer
-from go_scheduler.http.bodies.system import NodeAnswer, StatsAnswer
 from go_scheduler.http.remote_errors import error_of
 from go_scheduler.models import (
     Cancelled,
@@ -44,6 +46,7 @@ from go_scheduler.models import (
 )
 from go_scheduler.models.instance import Skipped
 from go_scheduler.policies import RetryPolicy
+from go_scheduler.stores.filters import all_items
 from go_scheduler.triggers import OnDemandTrigger, PreviewedTime, load_trigger
 from go_scheduler.why.answer import Why
 
@@ -336,11 +339,8 @@ class Remote:
             )
 
     def _definitions(self) -> Iterator[TaskDefinition]:
-        page = self.list_definitions(limit=_PAGE)
-        yield from page
-        while page.next is not None:
-            page = self.list_definitions(limit=_PAGE, after=page.next)
-            yield from page
+        read = partial(self.list_definitions, limit=_PAGE)
+        return all_items(read)
 
     def get_instance(self, instance_id: UUID) -> TaskInstance:
         """Read one instance."""

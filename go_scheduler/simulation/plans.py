@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from typing import TYPE_CHECKING, get_args
 
 from go_scheduler.checks import check_name, check_type
@@ -12,6 +13,7 @@ from go_scheduler.formatting import shown
 from go_scheduler.json import is_same
 from go_scheduler.models import TaskDefinition
 from go_scheduler.stores import rules
+from go_scheduler.stores.filters import all_items
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -156,13 +158,8 @@ def plan(
     """
     given = list(_by_id(definitions).values())
     owner = check_name("owner", owner)
-    stored: dict[UUID, TaskDefinition] = {}
-    after = None
-    while True:
-        page = client.list_definitions(owner=owner, after=after, limit=_PAGE)
-        stored |= {each.id: each for each in page}
-        if (after := page.next) is None:
-            break
+    read = partial(client.list_definitions, owner=owner, limit=_PAGE)
+    stored = {each.id: each for each in all_items(read)}
     others = [each.id for each in given if each.id not in stored]
     for first in range(0, len(others), _PAGE):
         ids = others[first : first + _PAGE]

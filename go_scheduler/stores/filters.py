@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import (
+    Callable,
+    Collection,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from enum import Enum
 from operator import itemgetter
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from uuid import UUID
 
 from go_scheduler.json import JSON, contains
@@ -18,6 +25,7 @@ if TYPE_CHECKING:
     from go_scheduler.models import TaskDefinition, TaskInstance
 
 Item = TypeVar("Item")
+_Item = TypeVar("_Item", covariant=True)
 
 _LATEST = datetime.max.replace(tzinfo=UTC)
 
@@ -222,6 +230,26 @@ class Page(list[Item]):
     ) -> None:
         super().__init__(rows)
         self.next = next
+
+
+class _AnyPage(Protocol[_Item]):
+    next: Any
+
+    def __iter__(self) -> Iterator[_Item]: ...
+
+
+def all_items(read: Callable[..., _AnyPage[_Item]]) -> Iterator[_Item]:
+    """Read a list, page by page.
+
+    Args:
+        read: Reads the page that comes after its argument ``after``.
+    """
+    after = None
+    while True:
+        page = read(after=after)
+        yield from page
+        if (after := page.next) is None:
+            return
 
 
 def sorted_page(

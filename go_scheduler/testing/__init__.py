@@ -9,9 +9,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from go_scheduler.testing.clock import ManualClock
-from go_scheduler.testing.executor import InlineExecutor
-from go_scheduler.testing.settling import settle
+from go_scheduler.testing.clock import InlineExecutor, ManualClock, settle
 
 if TYPE_CHECKING:
     from go_scheduler.testing.buses import BusSuite

@@ -40,8 +40,7 @@ from go_scheduler.stores.messages import (
     Retention,
     RunOutcome,
 )
-from go_scheduler.testing.clock import START
-from go_scheduler.testing.settling import settle
+from go_scheduler.testing.clock import START, settle
 from go_scheduler.triggers.delay import DelayTrigger
 from go_scheduler.triggers.interval import IntervalTrigger
 from go_scheduler.triggers.on_demand import OnDemandTrigger

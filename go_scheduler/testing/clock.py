@@ -1,24 +1,26 @@
-"""The clock that stands still until a test moves it."""
+"""The clock that a test moves, handlers without threads, and waiting for a store."""
 
 from __future__ import annotations
 
 import threading
+from concurrent.futures import Executor, Future
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from functools import singledispatch
 from operator import itemgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from go_scheduler.clock import ZERO
 from go_scheduler.errors import ConfigurationError, SchedulerStateError
 from go_scheduler.formatting import shown
-from go_scheduler.testing.executor import InlineExecutor
 from go_scheduler.triggers.base import utc
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from concurrent.futures import Executor
+    from collections.abc import Callable, Iterator
 
     from go_scheduler.clock import Driven
+    from go_scheduler.stores.base import Store
+
 
 START = datetime(2030, 1, 1, tzinfo=UTC)
 """Where a ``ManualClock`` starts when it is not told."""
@@ -199,3 +201,60 @@ def _reachable(until: timedelta | None, reason: str) -> timedelta:
             f"this wait would never end: {reason}, and no other thread moves the time"
         )
     return until
+
+
+@singledispatch
+def settle(store: Store) -> None:
+    """Wait until the scans of a store see everything that was committed.
+
+    ``StoreSuite`` and ``StoreMachine`` call this before each scan. It waits for as long
+    as ``store.settling`` says, in real time. If your store can tell sooner that it has
+    settled, register a function that waits for that:
+
+    ```python
+    @settle.register
+    def settle_mine(store: MyStore) -> None:
+        store.read_everything()
+    ```
+
+    Args:
+        store: The store that is scanned next.
+    """
+    if store.settling:
+        threading.Event().wait(store.settling.total_seconds())
+
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+
+
+class InlineExecutor(Executor):
+    """Runs what is submitted at once, in the caller's thread.
+
+    It holds nothing, so that ``shutdown()`` has nothing to end and it can be used
+    again.
+    """
+
+    def submit(
+        self, fn: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs
+    ) -> Future[_T]:
+        """Call a function and return its finished future.
+
+        Args:
+            fn: The function.
+            *args: Its positional arguments.
+            **kwargs: Its keyword arguments.
+
+        Returns:
+            A future that holds what the function returned, or whatever it raised:
+            ``KeyboardInterrupt`` and ``SystemExit`` too, as they would be in a worker.
+        """
+        future: Future[_T] = Future()
+        future.set_running_or_notify_cancel()
+        try:
+            result = fn(*args, **kwargs)
+        except BaseException as error:
+            future.set_exception(error)
+        else:
+            future.set_result(result)
+        return future

@@ -64,8 +64,7 @@ from go_scheduler.stores.messages import (
 )
 from go_scheduler.stores.rules import LOCK, Declaration, Removed
 from go_scheduler.testing.builders import all_pages, counts_by_state, revision_of
-from go_scheduler.testing.clock import START, ManualClock
-from go_scheduler.testing.settling import settle
+from go_scheduler.testing.clock import START, ManualClock, settle
 from go_scheduler.triggers.delay import DelayTrigger
 from go_scheduler.triggers.interval import IntervalTrigger
 from go_scheduler.triggers.on_demand import OnDemandTrigger

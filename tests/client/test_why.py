@@ -46,8 +46,7 @@ from go_scheduler.triggers.interval import IntervalTrigger
 from go_scheduler.triggers.on_demand import OnDemandTrigger
 from go_scheduler.triggers.stored import UnknownTrigger
 from go_scheduler.why.answer import Because
-from go_scheduler.why.deciding import about, why_now, why_then
-from go_scheduler.why.facts import Facts
+from go_scheduler.why.deciding import Facts, about, why_now, why_then
 from tests.client.house import House, fail
 from tests.conftest import instance
 

@@ -14,7 +14,7 @@ import trustme
 
 from go_scheduler import BusUnavailableError
 from go_scheduler.dispatch import KombuBus
-from go_scheduler.dispatch.kombu_bus.publisher import Waker, backoff
+from go_scheduler.dispatch.kombu_bus.bus_by_kombu import Waker, backoff
 from go_scheduler.testing.buses import Heard
 from tests.dispatch.conftest import Encrypting, Network, eventually
 from tests.patience import FAILED_AFTER
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from go_scheduler.dispatch import Delivery
-    from go_scheduler.dispatch.kombu_bus.publisher import Outlet
+    from go_scheduler.dispatch.kombu_bus.bus_by_kombu import Outlet
     from go_scheduler.testing import ManualClock
     from tests.rabbitmq_servers import RabbitMQServer
 

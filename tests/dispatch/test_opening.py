@@ -19,9 +19,9 @@ from go_scheduler.dispatch import (
     MessageBus,
     Topics,
     open_bus,
-    opening,
     register_bus,
 )
+from go_scheduler.dispatch import bus as opening
 from tests.case_tables import json_table
 from tests.dispatch.conftest import eventually
 from tests.dispatch.direct_bus import DirectBus

@@ -18,8 +18,12 @@ from go_scheduler.http import create_app
 from go_scheduler.http.access.caller import Caller
 from go_scheduler.http.access.rate_limits import Waiting
 from go_scheduler.http.bodies.definitions import DefinitionAnswer, DefinitionBody
-from go_scheduler.http.bodies.instances import BackfillBody, InstanceAnswer, RunBody
-from go_scheduler.http.bodies.system import StatsAnswer
+from go_scheduler.http.bodies.instances import (
+    BackfillBody,
+    InstanceAnswer,
+    RunBody,
+    StatsAnswer,
+)
 from go_scheduler.http.limits import Limits
 from go_scheduler.http.work.long_poll import LongPoll
 from go_scheduler.models import State, counts

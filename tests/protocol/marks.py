@@ -274,7 +274,7 @@ MARKS: Mapping[tuple[str, str], Mark] = {
     ),
     ("remote ends", "once"): Mark(
         "test_what_comes_twice_runs_once",
-        {"dispatch/working/life.py": "known := self._taken.get(taken.key)"},
+        {"dispatch/worker.py": "known := self._taken.get(taken.key)"},
     ),
     ("remote ends", "silence"): Mark(
         "test_its_timeout_counts_from_when_it_has_begun_and_then_it_runs_again",

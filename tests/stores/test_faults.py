@@ -40,10 +40,9 @@ from go_scheduler.testing.store.claims import (
     LostClaimTests,
     StartTests,
 )
-from go_scheduler.testing.store.cleanups import CleanupTests
 from go_scheduler.testing.store.edits import DeleteTests, EditTests, PauseTests
 from go_scheduler.testing.store.firings import FireTests, WaitingTests
-from go_scheduler.testing.store.nodes import ThreadTests
+from go_scheduler.testing.store.nodes import CleanupTests, ThreadTests
 from go_scheduler.testing.store.runs import FinishTests, ReleaseTests
 from tests import servers
 from tests.faults import Proxy, behind, failing_statements, unix_socket

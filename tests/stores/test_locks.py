@@ -39,8 +39,7 @@ from go_scheduler.testing.builders import (
     ids,
     renewal_of,
 )
-from go_scheduler.testing.clock import START
-from go_scheduler.testing.settling import settle
+from go_scheduler.testing.clock import START, settle
 from go_scheduler.ticking.shares import Shares
 from tests import servers
 from tests.conftest import LOCKING, engines

@@ -46,9 +46,8 @@ from go_scheduler.testing.builders import (
 )
 from go_scheduler.testing.clock import START
 from go_scheduler.testing.store.claims import ClaimTests, LapsedTests
-from go_scheduler.testing.store.cleanups import CleanupTests
 from go_scheduler.testing.store.firings import DueTests
-from go_scheduler.testing.store.nodes import ThreadTests
+from go_scheduler.testing.store.nodes import CleanupTests, ThreadTests
 from go_scheduler.testing.stores import StoreSuite
 from go_scheduler.triggers.base import Trigger
 from go_scheduler.triggers.execute_once import ExecuteOnceTrigger

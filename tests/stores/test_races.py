@@ -39,8 +39,7 @@ from go_scheduler.testing.builders import (
     put,
     start,
 )
-from go_scheduler.testing.clock import START
-from go_scheduler.testing.settling import settle
+from go_scheduler.testing.clock import START, settle
 from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
 from tests import servers
 from tests.conftest import LOCKING, engines

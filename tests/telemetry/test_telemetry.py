@@ -27,7 +27,7 @@ from go_scheduler.events import (
     InstanceSkipped,
     hears,
 )
-from go_scheduler.http.metrics import OfStore, written
+from go_scheduler.http.routes.system import of_store, written
 from go_scheduler.models import State, TaskDefinition, TaskInstance
 from go_scheduler.scheduler import Scheduler
 from go_scheduler.stores.memory.store import MemoryStore
@@ -164,8 +164,8 @@ def test_both_exporters_have_the_names_and_buckets_of_the_table(
         return {each for each in names | types | numbers if "_created" not in each}
 
     nothing: Any = {"instances": {}, "backlog": [], "nodes": [], "workers": None}
-    of_store = OfStore(**nothing, counts_nodes=True, now=START)
-    ours = heads(written(of_store, house.telemetry.gathered()))
+    stored = of_store(**nothing, counts_nodes=True, now=START)
+    ours = heads(written(stored, house.telemetry.gathered()))
     otel = heads(generate_latest(house.registry).decode())
     alone = {f"# TYPE {each.in_prometheus} gauge" for each in figures.OF_STORE}
     alone.add(figures.NODES.in_prometheus)

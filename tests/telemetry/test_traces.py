@@ -17,7 +17,7 @@ from go_scheduler.client import Client
 from go_scheduler.client.arguments import Job
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.http import create_app
-from go_scheduler.http.trace_context import trace_context_of
+from go_scheduler.http.limits import trace_context_of
 from go_scheduler.http.worker import Worker
 from go_scheduler.models import TaskDefinition, TaskInstance
 from go_scheduler.stores.memory.store import MemoryStore

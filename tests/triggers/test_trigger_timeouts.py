@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, ClassVar
 import pytest
 
 from go_scheduler import MemoryStore, TaskDefinition
-from go_scheduler.cli.details import described
+from go_scheduler.cli.output import described
 from go_scheduler.client import Client
 from go_scheduler.dashboard import create_dashboard
 from go_scheduler.errors import InvalidTriggerError
@@ -30,7 +30,7 @@ from go_scheduler.triggers.base import Trigger
 from go_scheduler.triggers.interval import IntervalTrigger
 from go_scheduler.triggers.times import MICROSECOND
 from go_scheduler.triggers.trigger_timeouts import ask
-from go_scheduler.why.facts import Facts
+from go_scheduler.why.deciding import Facts
 from tests.dashboard.house import as_ann
 from tests.http.serving import Calling
 

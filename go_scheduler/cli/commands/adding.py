@@ -1,27 +1,252 @@
-"""The commands `add` and `preview`."""
+"""The commands `add` and `preview`, and the options that describe a definition."""
 
 import warnings
-from datetime import datetime
-from typing import Annotated
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Annotated, Any, TypeVar
 from uuid import UUID
 
 import typer
 
 from go_scheduler.cli.connection import Where
-from go_scheduler.cli.definition_options import Policies, TriggerOptions
-from go_scheduler.cli.details import described
 from go_scheduler.cli.options import (
     Json,
     argument,
+    duration_of,
     grouped,
     instant_of,
     object_of,
     text,
 )
-from go_scheduler.cli.output import at, document, line, note
+from go_scheduler.cli.output import at, described, document, line, note
 from go_scheduler.clock import SystemClock
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.models import TaskDefinition
+from go_scheduler.policies import CatchUp, Overlap, RetryPolicy
+from go_scheduler.triggers import (
+    DelayTrigger,
+    ExecuteOnceTrigger,
+    IntervalTrigger,
+    OnDemandTrigger,
+    Trigger,
+)
+
+_P = TypeVar("_P", RetryPolicy, CatchUp)
+OPTIONS = "--phrase, --cron, --every, --at, --after-end, --rrule, --on-demand"
+
+
+def _when(help: str, *names: str) -> Any:
+    return typer.Option(*names, help=help, rich_help_panel="When: one of these")
+
+
+def _how(help: str, *names: str, metavar: str | None = None) -> Any:
+    return typer.Option(*names, help=help, metavar=metavar, rich_help_panel="How")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TriggerOptions:
+    """The options for a trigger."""
+
+    phrase: Annotated[
+        str | None, _when('In words, such as "every weekday at 9am".')
+    ] = None
+    cron: Annotated[
+        str | None, _when('A cron expression, such as "0 9 * * mon-fri".')
+    ] = None
+    every: Annotated[
+        str | None, _when("The time between two runs, such as 90s, 5m or 1h30m.")
+    ] = None
+    at: Annotated[
+        str | None, _when("Once, at this time, such as 2030-01-01T09:00:00Z.")
+    ] = None
+    after_end: Annotated[
+        str | None, _when("The time from the end of a run to the next one, such as 5m.")
+    ] = None
+    rrule: Annotated[str | None, _when("One or more rules of RFC 5545.")] = None
+    on_demand: Annotated[bool, _when("Only when it is asked for.", "--on-demand")] = (
+        False
+    )
+    timezone: Annotated[
+        str | None,
+        _when(
+            "The time zone of a phrase, a cron expression or a rule,"
+            " such as Europe/Berlin; default: UTC."
+        ),
+    ] = None
+
+    def trigger(self, now: datetime) -> Trigger:
+        """The trigger of the options.
+
+        Raises:
+            ConfigurationError: There is none, there are several, or it is wrong.
+        """
+        words = (self.phrase, self.cron, self.rrule)
+        given = (*words, self.every, self.at, self.after_end)
+        count = sum(each is not None for each in given) + self.on_demand
+        if count != 1:
+            only = ", and not by several" if count else ""
+            raise ConfigurationError(f"say when by one of {OPTIONS}{only}")
+        if self.timezone is not None and not any(each is not None for each in words):
+            raise ConfigurationError(
+                "--timezone is for --phrase, --cron and --rrule: a time says its own,"
+                " and a duration has none"
+            )
+        # Imported here: other commands do not need phrases.
+        from go_scheduler.triggers import CronTrigger, RecurrenceTrigger, parse_phrase
+
+        zone = self.timezone
+        if self.phrase is not None:
+            return parse_phrase(self.phrase, zone or "UTC", now)
+        if self.cron is not None:
+            return CronTrigger(self.cron, zone or "UTC")
+        if self.rrule is not None:
+            return RecurrenceTrigger(self.rrule, zone)
+        if (every := duration_of(self.every, "--every")) is not None:
+            return IntervalTrigger(every)
+        if (after_end := duration_of(self.after_end, "--after-end")) is not None:
+            return DelayTrigger(after_end)
+        if (at := instant_of(self.at, "--at")) is not None:
+            return ExecuteOnceTrigger(at)
+        return OnDemandTrigger()
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunPolicies:
+    """The options for the policies of a type or a definition."""
+
+    queue: Annotated[str, _how("The queue, which says which nodes run it.")] = "default"
+    priority: Annotated[int, _how("From 0 (first) to 3 (last).")] = 1
+    expire_after: Annotated[
+        str | None, _how("How long a run may take before it is presumed hung.")
+    ] = None
+    timeout: Annotated[
+        str | None, _how("How long a run may take before it is told to end.")
+    ] = None
+    start_timeout: Annotated[
+        str | None,
+        _how(
+            "How long a run may wait on a bus until a worker accepts"
+            " it, and again until it begins."
+        ),
+    ] = None
+    heartbeat_timeout: Annotated[
+        str | None, _how("How long its worker on a bus may be silent.")
+    ] = None
+    max_attempts: Annotated[
+        int | None, _how("The most runs; after them it has failed.", metavar="COUNT")
+    ] = None
+    retry_delay: Annotated[
+        str | None,
+        _how(
+            "The time from a failure to the next run; default: until"
+            " the longest time of a run has passed."
+        ),
+    ] = None
+    retry_factor: Annotated[
+        float | None, _how("By how much each delay is multiplied.", metavar="FACTOR")
+    ] = None
+    retry_max_delay: Annotated[str | None, _how("The longest delay.")] = None
+    retry_jitter: Annotated[
+        float | None,
+        _how("The largest random share that is added to a delay.", metavar="0..1"),
+    ] = None
+    overlap: Annotated[
+        Overlap, _how("What happens to an instance that is due while another one runs.")
+    ] = Overlap.ALLOW
+    lock: Annotated[
+        str | None, _how("Only one instance with this lock runs at a time.")
+    ] = None
+    max_queue: Annotated[int | None, _how("How many of its instances may wait.")] = None
+    when_full: Annotated[
+        str, _how("What happens to instances beyond that.", metavar="refuse|drop")
+    ] = "refuse"
+
+    def fields(self) -> dict[str, Any]:
+        """The fields of a ``TaskDefinition``.
+
+        Raises:
+            ConfigurationError: An option is wrong.
+        """
+        names = ("queue", "priority", "overlap", "lock", "max_queue", "when_full")
+        lengths = ("expire_after", "timeout", "start_timeout", "heartbeat_timeout")
+        return {
+            **{each: getattr(self, each) for each in names},
+            **{each: self._length(each) for each in lengths},
+            "retry": self._retry(),
+        }
+
+    def _length(self, name: str) -> timedelta | None:
+        """The duration of an option."""
+        return duration_of(getattr(self, name), f"--{name.replace('_', '-')}")
+
+    def _retry(self) -> RetryPolicy | None:
+        given: dict[str, object] = {
+            "max_attempts": self.max_attempts,
+            "factor": self.retry_factor,
+            "max_delay": self._length("retry_max_delay"),
+            "jitter": self.retry_jitter,
+        }
+        if self.retry_delay != "none":
+            given["delay"] = self._length("retry_delay")
+            return _policy(RetryPolicy, given)
+        return _policy(RetryPolicy, given, delay=None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Policies(RunPolicies):
+    """The options for the policies of a definition that fires."""
+
+    catch_up: Annotated[
+        str | None,
+        _how("Which missed fire times run later.", metavar="latest|all|none"),
+    ] = None
+    grace: Annotated[
+        str | None, _how("How late an instance may be without being missed.")
+    ] = None
+    within: Annotated[str | None, _how("How old a missed fire time may be to run.")] = (
+        None
+    )
+    drop_after: Annotated[
+        str | None, _how("An instance that is later than this is skipped.")
+    ] = None
+    jitter: Annotated[
+        str | None, _how("The largest random delay after a fire time.")
+    ] = None
+    max_per_node: Annotated[
+        int | None, _how("The most instances of it that one node runs at once.")
+    ] = None
+
+    def fields(self) -> dict[str, Any]:
+        """The fields of a ``TaskDefinition``.
+
+        Raises:
+            ConfigurationError: An option is wrong.
+        """
+        return {
+            **RunPolicies.fields(self),
+            "catch_up": self._catch_up(),
+            "jitter": self._length("jitter"),
+            "max_per_node": self.max_per_node,
+        }
+
+    def _catch_up(self) -> CatchUp | None:
+        lengths = ("grace", "within", "drop_after")
+        given = {each: self._length(each) for each in lengths}
+        return _policy(CatchUp, {"mode": self.catch_up, **given})
+
+
+def _policy(
+    kind: Callable[..., _P], options: Mapping[str, object], **more: object
+) -> _P | None:
+    """A policy with those options that are not None, and more; None without any."""
+    given = {name: each for name, each in options.items() if each is not None} | more
+    try:
+        return kind(**given) if given else None
+    except ConfigurationError as error:
+        words = "retry" if kind is RetryPolicy else "catch-up"
+        raise ConfigurationError(f"the options for {words}: {error}") from None
+
 
 app = typer.Typer()
 _NAMELESS = (

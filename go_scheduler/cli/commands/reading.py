@@ -6,15 +6,20 @@ from typing import Annotated
 import typer
 
 from go_scheduler.cli.connection import Where
-from go_scheduler.cli.details import (
-    definition_lines,
-    described,
-    instance_lines,
-    standing,
-)
 from go_scheduler.cli.filters import Listed, definitions_of, instances_of
 from go_scheduler.cli.options import Json, argument, grouped, instant_of, text
-from go_scheduler.cli.output import at, document, note, print_all, print_one, table
+from go_scheduler.cli.output import (
+    at,
+    definition_lines,
+    described,
+    document,
+    instance_lines,
+    note,
+    print_all,
+    print_one,
+    standing,
+    table,
+)
 from go_scheduler.cli.resolve import anything_meant
 from go_scheduler.errors import TaskDefinitionNotFoundError
 from go_scheduler.models import NodeInfo, State, TaskDefinition, TaskInstance

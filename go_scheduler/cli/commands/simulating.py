@@ -121,7 +121,7 @@ def simulate_(
     start = instant_of(simulating.start, "--start") or SystemClock().now()
     with ExitStack() as stack:
         if source is not None:
-            from go_scheduler.cli.declared import declared
+            from go_scheduler.cli.importing import declared
 
             if name is not None or queue is not None:
                 raise ConfigurationError("--name and --queue are for what is stored")
@@ -222,7 +222,7 @@ def plan(
 ) -> None:
     """Show what declaring a set of definitions would change, before it is declared."""
     # Imported here: no other command needs them.
-    from go_scheduler.cli.declared import declared
+    from go_scheduler.cli.importing import declared
     from go_scheduler.cli.simulations import plan_document, plan_lines
     from go_scheduler.simulation import plan as planned
 

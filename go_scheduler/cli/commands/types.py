@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from go_scheduler.cli.commands.adding import RunPolicies
 from go_scheduler.cli.connection import Where
-from go_scheduler.cli.definition_options import RunPolicies
-from go_scheduler.cli.details import runs_where, type_lines
 from go_scheduler.cli.filters import pages
 from go_scheduler.cli.options import Json, Limit, argument, grouped, object_of, text
-from go_scheduler.cli.output import note, print_all, print_one
+from go_scheduler.cli.output import note, print_all, print_one, runs_where, type_lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

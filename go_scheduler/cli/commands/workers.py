@@ -134,7 +134,7 @@ def dispatch_worker(
     At the first signal it waits for what runs; at the second it leaves that behind.
     """
     # Imported here: no other command needs a bus.
-    from go_scheduler.dispatch.opening import open_bus
+    from go_scheduler.dispatch.bus import open_bus
     from go_scheduler.dispatch.worker import DispatchWorker
     from go_scheduler.http.configuration.imported import imported
     from go_scheduler.http.logs import written_log

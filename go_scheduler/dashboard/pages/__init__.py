@@ -1,12 +1,6 @@
 """Pages: each reads its data, has its routes, and a template of the same name."""
 
-from go_scheduler.dashboard.pages import (
-    definitions,
-    instances,
-    overview,
-    search,
-    strip,
-)
+from go_scheduler.dashboard.pages import definitions, instances, overview
 
-PAGES = (overview, strip, definitions, instances, search)
+PAGES = (overview, definitions, instances)
 """All pages."""

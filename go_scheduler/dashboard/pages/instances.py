@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 from go_scheduler.client.pages import Page
 from go_scheduler.dashboard import request
-from go_scheduler.dashboard.request import change, page
-from go_scheduler.dashboard.visibility import Theirs, full_page, theirs
+from go_scheduler.dashboard.request import Theirs, change, full_page, page, theirs
 from go_scheduler.errors import TaskInstanceStateError
 from go_scheduler.http.routes.visibility import seen_instance, seen_why
 from go_scheduler.models import Outcome, State

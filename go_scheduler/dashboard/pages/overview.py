@@ -1,33 +1,43 @@
-"""The overview, the nodes, and the streams of events that keep pages up to date."""
+"""The overview, the nodes, the search, and the streams that keep pages up to date."""
 
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 from starlette.responses import StreamingResponse
 
 from go_scheduler.client.awaitable import on_thread
+from go_scheduler.dashboard import request
 from go_scheduler.dashboard.live import Restriction
-from go_scheduler.dashboard.request import page
-from go_scheduler.dashboard.visibility import (
+from go_scheduler.dashboard.request import (
+    LISTED,
     check_sees_nodes,
+    page,
     sees_nodes,
     sees_queue,
     sees_queues,
     theirs,
 )
-from go_scheduler.http.routes.visibility import is_restricted
+from go_scheduler.errors import TaskDefinitionNotFoundError, TaskInstanceNotFoundError
+from go_scheduler.http.routes.visibility import (
+    is_restricted,
+    seen_definition,
+    seen_instance,
+)
 from go_scheduler.models import Histogram, State
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from starlette.responses import Response
 
     from go_scheduler.dashboard.request import PageRequest
-    from go_scheduler.models import QueueStats
+    from go_scheduler.models import QueueStats, TaskDefinition, TaskInstance
+
 
 _HOUR = timedelta(hours=1)
 _FAILURES = 10
@@ -106,8 +116,46 @@ async def live(visit: PageRequest) -> Response:
     )
 
 
+async def search(visit: PageRequest) -> Response:
+    """Search by a text. An id leads to the page of its definition or instance."""
+    text = request.text(visit.query, "q")
+    definitions: Sequence[TaskDefinition] = []
+    instances: Sequence[TaskInstance] = []
+    if text is not None:
+        path = await _of_id(visit, text)
+        if path is not None:
+            return visit.go(path)
+        of = theirs(visit.caller)
+        definitions = await visit.client.asearch_names(text, **of, limit=LISTED)
+        instances = await visit.client.asearch_key(text, **of, limit=LISTED)
+    return visit.show(
+        "search.html",
+        text=text,
+        definitions=definitions,
+        instances=instances,
+        is_cut=len(definitions) == LISTED,
+        now=visit.now,
+    )
+
+
+async def _of_id(visit: PageRequest, text: str) -> str | None:
+    """The path of the page for an id; None: it is no id, or nothing has it."""
+    try:
+        id = UUID(text)
+    except ValueError:
+        return None
+    with suppress(TaskDefinitionNotFoundError):
+        definition = await seen_definition(visit.here, visit.caller, id)
+        return f"/definitions/{definition.id}"
+    with suppress(TaskInstanceNotFoundError):
+        instance = await seen_instance(visit.here, visit.caller, id)
+        return f"/instances/{instance.id}"
+    return None
+
+
 ROUTES = [
     page("/", overview),
     page("/nodes", nodes, needs=("admin",)),
     page("/live/{kind}", live),
+    page("/search", search),
 ]

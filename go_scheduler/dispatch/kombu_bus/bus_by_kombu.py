@@ -3,30 +3,598 @@
 from __future__ import annotations
 
 import logging
+import socket
 import ssl
 import threading
+from abc import ABC, abstractmethod
 from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future, InvalidStateError
+from contextlib import suppress
+from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from itertools import takewhile
+from select import POLLIN, poll
+from ssl import SSLSocket
+from typing import TYPE_CHECKING, Any, Protocol
 
-from amqp.exceptions import NotFound
+from amqp.exceptions import AccessRefused, ChannelError, NotFound
 
 from go_scheduler.checks import check_at_least, check_positive, check_type
-from go_scheduler.clock import Clock, SystemClock
+from go_scheduler.clock import ZERO, Clock, SystemClock
 from go_scheduler.dispatch.bus import Delivery, MessageBus, Subscription
-from go_scheduler.dispatch.kombu_bus.address import Address, check_meant
-from go_scheduler.dispatch.kombu_bus.publisher import Line, Posting, Publisher, Queues
+from go_scheduler.dispatch.kombu_bus.address import Address, check_meant, reason
 from go_scheduler.dispatch.recording import PacedLog, check_prefetch, check_topic
 from go_scheduler.errors import BusUnavailableError, ConfigurationError
 from go_scheduler.formatting import shown
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from concurrent.futures import Future
-
     from go_scheduler.dispatch.kombu_bus.address import Wire
 
+
+class Waker:
+    """Lets one thread wait for a socket or for a wake by any other thread."""
+
+    def __init__(self) -> None:
+        self._end, self._waker = socket.socketpair()
+        self._end.setblocking(False)
+        self._waker.setblocking(False)
+        self._woken = False
+
+    def wake(self) -> None:
+        """End the present wait, or the next one; does nothing after ``close``."""
+        if not self._woken:
+            self._woken = True
+            try:
+                self._waker.send(b"\0")
+            except OSError:
+                # It has been closed.
+                return
+
+    def wait(self, seconds: float, heard: socket.socket | None = None) -> bool:
+        """Wait, and return whether the socket has something to be read."""
+        if isinstance(heard, SSLSocket) and heard.pending():
+            return True
+        # The socket may be another one at the next wait.
+        waited = poll()
+        waited.register(self._end, POLLIN)
+        if heard is not None:
+            waited.register(heard, POLLIN)
+        found = {each for each, _ in waited.poll(max(0, seconds) * 1000)}
+        if self._end.fileno() in found:
+            self._end.recv(1024)
+            # From here on a wake ends the next wait.
+            self._woken = False
+        return heard is not None and heard.fileno() in found
+
+    def close(self) -> None:
+        """Close its sockets."""
+        self._end.close()
+        self._waker.close()
+
+
 _LOG = logging.getLogger("go_scheduler.dispatch")
+_BEAT = timedelta(seconds=1)
+_FIRST_BACKOFF = timedelta(milliseconds=100)
+_LONGEST_BACKOFF = timedelta(seconds=5)
+
+
+def backoff(error: Exception, failures: int) -> timedelta:
+    """How long to wait until the next try, after an error and a number of failures."""
+    if isinstance(error, AccessRefused):
+        # An administrator has to grant access first.
+        return _LONGEST_BACKOFF
+    return min(_LONGEST_BACKOFF, _FIRST_BACKOFF * (1 << min(failures, 10)))
+
+
+class Line(ABC):
+    """A thread that keeps a connection to a broker: of the publisher or a subscription.
+
+    Only this thread uses the connection. Other threads queue what is to be done, and
+    wake it.
+
+    Args:
+        address: The broker's address.
+        name: Its name in the log, and in the name of its thread.
+        clock: The clock for pauses between tries.
+    """
+
+    def __init__(self, address: Address, *, name: str, clock: Clock) -> None:
+        self.address = address
+        self._clock = clock
+        self._failures = 0
+        self._away = False
+        self.closing = False
+        self._name = name
+        self._thread = threading.Thread(
+            target=self._live, name=f"go_scheduler-bus {name}", daemon=True
+        )
+
+    def start(self) -> None:
+        """Begin to connect, in the background."""
+        self._waker = Waker()
+        self._thread.start()
+
+    def wake(self) -> None:
+        """Wake the thread, to do what has been queued."""
+        if threading.current_thread() is not self._thread:
+            self._waker.wake()
+
+    def end(self) -> None:
+        """End the thread, and wait until it has ended, unless it is the caller."""
+        self.closing = True
+        self.wake()
+        if self._thread.is_alive() and threading.current_thread() is not self._thread:
+            self._thread.join()
+
+    def _live(self) -> None:
+        try:
+            while not self.closing:
+                self._connect_and_talk()
+        finally:
+            self._waker.close()
+
+    def _connect_and_talk(self) -> None:
+        try:
+            wire = self.address.connect()
+        except Exception as error:
+            self._failed(error)
+            return
+        answered = True
+        try:
+            self._begin(wire)
+            self._failures = 0
+            self._tell_of_return()
+            while not self.closing:
+                self._turn()
+                self._listen(wire)
+            self._finish(wire)
+        except Exception as error:
+            answered = False
+            self._failed(error)
+        finally:
+            wire.close(answered=answered)
+
+    def _listen(self, wire: Wire) -> None:
+        """Wait for the broker or a wake, and handle all that has come."""
+        if not self.address.is_amqp:
+            self._listen_without_socket(wire)
+            return
+        readable = self._waker.wait(_BEAT.total_seconds(), wire.socket)
+        while readable:
+            wire.drain(_BEAT.total_seconds())
+            readable = self._waker.wait(0, wire.socket)
+        wire.beat()
+
+    def _failed(self, error: Exception) -> None:
+        if self.closing:
+            return
+        self._lost(error)
+        self._tell_of_loss(error)
+        delay = backoff(error, self._failures)
+        self._failures += 1
+        self._back_off(delay)
+
+    def _back_off(self, delay: timedelta) -> None:
+        until = self._clock.elapsed() + delay
+        while not self.closing and (left := until - self._clock.elapsed()) > ZERO:
+            self._waker.wait(left.total_seconds())
+
+    def _tell_of_loss(self, error: Exception) -> None:
+        if not self._away:
+            self._away = True
+            _LOG.warning("%s: %s", self._name, self.address.unavailable(error))
+
+    def _tell_of_return(self) -> None:
+        if self._away:
+            self._away = False
+            _LOG.info("%s: the bus at %s is there", self._name, self.address.shown)
+
+    @abstractmethod
+    def _begin(self, wire: Wire) -> None:
+        """A connection has been made."""
+
+    @abstractmethod
+    def _turn(self) -> None:
+        """Do what other threads have queued."""
+
+    @abstractmethod
+    def _listen_without_socket(self, wire: Wire) -> None:
+        """Wait as ``_listen`` does, for a broker without a socket."""
+
+    @abstractmethod
+    def _finish(self, wire: Wire) -> None:
+        """Prepare for an orderly close, while the connection is open."""
+
+    @abstractmethod
+    def _lost(self, error: Exception) -> None:
+        """The connection is lost, or there was none, for this reason."""
+
+
+_OWN_LIVES = timedelta(minutes=1)
+
+
+class Queues:
+    """Declares queues on a connection, on a channel of its own.
+
+    If the broker refuses a queue, it closes the channel; the next queue gets a new one.
+
+    Args:
+        wire: The connection.
+        queue_type: ``classic`` or ``quorum``.
+    """
+
+    def __init__(self, wire: Wire, queue_type: str) -> None:
+        self._wire = wire
+        self._channel: Any = None
+        self._type = queue_type
+
+    def declare(self, queue: str, *, own: bool = False) -> ChannelError | None:
+        """Declare a queue that survives a restart of the broker.
+
+        Args:
+            queue: Its name.
+            own: Whether the broker deletes it a while after its last consumer has gone.
+
+        Returns:
+            Why the broker refused; None: it did not. The queue may exist all the same,
+            with other properties.
+        """
+        if self._channel is None:
+            self._channel = self._wire.channel()
+        arguments: dict[str, object] = {}
+        if own:
+            arguments["x-expires"] = int(_OWN_LIVES.total_seconds() * 1000)
+        elif self._type != "classic":
+            arguments["x-queue-type"] = self._type
+        channel, self._channel = self._channel, None
+        try:
+            channel.queue_declare(
+                queue=queue, durable=True, auto_delete=False, arguments=arguments
+            )
+        except ChannelError as error:
+            refused: ChannelError = error
+            return refused
+        self._channel = channel
+        return None
+
+
+# RabbitMQ closes the connection if an expiry is longer than about ten years.
+_LONGEST_EXPIRY = timedelta(days=3650)
+
+
+@dataclass(slots=True, eq=False)
+class Posting:
+    """A message to be published.
+
+    Attributes:
+        queue: The name of the queue.
+        body: The message.
+        expires: When the broker may drop it.
+        keep: Whether it waits in the queue for a consumer.
+        explain: Turns an error into a ``BusUnavailableError``.
+        refused: Why its queue could not be declared; None: it could.
+        returned: Whether the broker had no queue for it, so that it is sent again.
+        sent: Whether it may have reached the broker.
+        outcome: Done once the broker has stored it.
+    """
+
+    queue: str
+    body: bytes
+    expires: timedelta | None
+    keep: bool
+    explain: Callable[[BaseException], BusUnavailableError]
+    refused: Exception | None = None
+    returned: bool = False
+    sent: bool = False
+    outcome: Future[None] = field(default_factory=Future)
+
+    def properties(self) -> dict[str, object]:
+        """Its AMQP properties."""
+        found: dict[str, object] = {"delivery_mode": 2 if self.keep else 1}
+        if self.expires is not None and self.expires < _LONGEST_EXPIRY:
+            found["expiration"] = str(int(self.expires.total_seconds() * 1000))
+        return found
+
+    def is_awaited(self) -> bool:
+        """Whether it is still to be sent; from then on it cannot be cancelled."""
+        outcome = self.outcome
+        if outcome.running():
+            return True
+        return not outcome.done() and outcome.set_running_or_notify_cancel()
+
+    def done(self) -> None:
+        """Note that the broker has stored it."""
+        with suppress(InvalidStateError):
+            self.outcome.set_result(None)
+
+    def refused_for(self, error: Exception) -> None:
+        """Note that the broker does not have it."""
+        self.sent = False
+        self.failed(error)
+
+    def failed(self, error: Exception) -> None:
+        """Note that the broker does not have it, or may not have it."""
+        # Each message gets an error of its own, though many have the same cause.
+        raised = self.explain(error)
+        raised.unsent = not self.sent
+        # It may have been cancelled.
+        with suppress(InvalidStateError):
+            self.outcome.set_exception(raised)
+
+
+class Outlet(Protocol):
+    """Sends messages over one connection.
+
+    Attributes:
+        unconfirmed: The messages that are sent and not confirmed, by their numbers.
+    """
+
+    unconfirmed: dict[int, Posting]
+
+    def send(self, posting: Posting) -> None:
+        """Send a message; its outcome follows later."""
+        ...
+
+
+class PlainOutlet:
+    """Sends to a broker that has stored a message when the call returns."""
+
+    def __init__(self, wire: Wire) -> None:
+        self._channel = wire.channel()
+        self.unconfirmed: dict[int, Posting] = {}
+
+    def send(self, posting: Posting) -> None:
+        """Send a message, and wait for the broker."""
+        message = self._channel.prepare_message(
+            posting.body, properties=posting.properties()
+        )
+        self._channel.basic_publish(message, exchange="", routing_key=posting.queue)
+        posting.done()
+
+
+class ConfirmedOutlet:
+    """Sends without waiting; the broker confirms each message once it is stored.
+
+    Args:
+        wire: The connection.
+        queue_type: The type of queues that do not exist yet.
+        again: Called with a message for which the broker had no queue, to send it
+            again.
+    """
+
+    def __init__(
+        self, wire: Wire, queue_type: str, *, again: Callable[[Posting], None]
+    ) -> None:
+        self._queues = Queues(wire, queue_type)
+        self._again = again
+        self._declared: set[str] = set()
+        self._channel: Any = wire.channel()
+        self._channel.confirm_select()
+        self._channel.events["basic_ack"].add(self._acked)
+        self._channel.events["basic_nack"].add(self._nacked)
+        self._channel.events["basic_return"].add(self._returned)
+        # By their number on this channel, in their order.
+        self.unconfirmed: dict[int, Posting] = {}
+        self._sent = 0
+
+    def send(self, posting: Posting) -> None:
+        """Send a message."""
+        if posting.keep:
+            self._declare(posting)
+        self._sent += 1
+        number = self._sent
+        self.unconfirmed[number] = posting
+        message = self._channel.prepare_message(
+            posting.body,
+            content_type="application/json",
+            properties={**posting.properties(), "message_id": str(number)},
+        )
+        self._channel.basic_publish(
+            message, exchange="", routing_key=posting.queue, mandatory=posting.keep
+        )
+
+    def _declare(self, posting: Posting) -> None:
+        if posting.queue in self._declared:
+            return
+        posting.refused = self._queues.declare(posting.queue)
+        self._declared.add(posting.queue)
+
+    def _returned(
+        self, error: Exception, exchange: str, routing_key: str, message: Any
+    ) -> None:
+        """Handle a message without a queue; the broker confirms it next."""
+        self._declared.discard(routing_key)
+        posting = self.unconfirmed.pop(int(message.properties["message_id"]))
+        if posting.returned:
+            posting.refused_for(posting.refused or error)
+        else:
+            posting.returned = True
+            self._again(posting)
+
+    def _acked(self, number: int, multiple: bool) -> None:
+        for each in self._taken(number, multiple):
+            each.done()
+
+    def _nacked(self, number: int, multiple: bool) -> None:
+        for each in self._taken(number, multiple):
+            each.refused_for(RuntimeError("the queue has refused the message"))
+
+    def _taken(self, number: int, multiple: bool) -> list[Posting]:
+        """The messages that a number confirms."""
+        found = [number]
+        if multiple:
+            found = list(takewhile(lambda each: each <= number, self.unconfirmed))
+        known = [each for each in found if each in self.unconfirmed]
+        return [self.unconfirmed.pop(each) for each in known]
+
+
+_LONG = 3600.0
+_CLOSED = "it has been closed here"
+_UNCONFIRMED = "it has not confirmed a message within {:g} s"
+
+
+class Publisher(Line):
+    """Publishes the messages of all threads over one connection.
+
+    It sends all that is queued, and receives confirms meanwhile: many messages share
+    one wait for the broker's disk.
+
+    Args:
+        address: The broker's address.
+        timeout: How long the broker may take to confirm.
+        queue_type: The type of queues that do not exist yet.
+        clock: The clock.
+    """
+
+    def __init__(
+        self, address: Address, *, timeout: timedelta, queue_type: str, clock: Clock
+    ) -> None:
+        super().__init__(address, name="publisher", clock=clock)
+        self._timeout = timeout
+        self._queue_type = queue_type
+        self._lock = threading.Lock()
+        self._waiting: list[Posting] = []
+        self._sending: list[Posting] = []
+        # Their callers have stopped waiting.
+        self._overdue: list[Posting] = []
+        # The message that is unconfirmed for longest, and since when it is that one.
+        self._oldest: Posting | None = None
+        self._oldest_since = ZERO
+        self._down: Exception | None = None
+        self._started = False
+        self._outlet: Outlet | None = None
+
+    @property
+    def is_up(self) -> bool:
+        """Whether a publish is likely to succeed."""
+        return self._down is None and not self.closing
+
+    def publish(self, posting: Posting) -> None:
+        """Publish a message, and wait until the broker has stored it.
+
+        Raises:
+            BusUnavailableError: The broker does not have it, or may not have it.
+        """
+        self.put(posting)
+        try:
+            posting.outcome.result(self._timeout.total_seconds())
+        except TimeoutError as error:
+            # If it has not been sent, it never will be.
+            never = posting.outcome.cancel()
+            self._put_overdue(posting)
+            raised = self.address.unavailable(self._late())
+            raised.unsent = never
+            raise raised from error
+
+    def put(self, posting: Posting) -> None:
+        """Queue a message; its outcome follows later."""
+        try:
+            with self._lock:
+                self._check()
+                if not self._started:
+                    self.start()
+                    self._started = True
+                self._waiting.append(posting)
+        # This includes a process that has no threads or sockets left.
+        except (OSError, RuntimeError) as error:
+            posting.failed(error)
+        else:
+            self.wake()
+
+    def _check(self) -> None:
+        if self.closing:
+            raise ConnectionAbortedError(_CLOSED)
+        if self._down is not None:
+            # A new error: the traceback of one that is raised again grows each time.
+            raise ConnectionError(reason(self._down))
+
+    def _late(self) -> TimeoutError:
+        return TimeoutError(_UNCONFIRMED.format(self._timeout.total_seconds()))
+
+    def _put_overdue(self, posting: Posting) -> None:
+        with self._lock:
+            self._overdue.append(posting)
+        self.wake()
+
+    def end(self) -> None:
+        """End the thread; the messages without an outcome fail."""
+        self.closing = True
+        if self._started:
+            super().end()
+        self._fail(ConnectionAbortedError(_CLOSED))
+
+    def _begin(self, wire: Wire) -> None:
+        if self.address.is_amqp:
+            wire.connection.on_blocked = self._blocked
+            wire.connection.on_unblocked = self._unblocked
+            self._outlet = ConfirmedOutlet(wire, self._queue_type, again=self._again)
+        else:
+            self._outlet = PlainOutlet(wire)
+        self._unblocked()
+
+    def _turn(self) -> None:
+        with self._lock:
+            overdue, self._overdue = self._overdue, []
+            waiting, self._waiting = self._waiting, []
+        self._sending = [each for each in waiting if each.is_awaited()]
+        # A message has an outcome if its connection was lost, or if it was never sent.
+        if [each for each in overdue if not each.outcome.done()] or self._is_late():
+            raise self._late()
+        assert self._outlet is not None
+        for each in self._sending:
+            each.sent = True
+            self._outlet.send(each)
+        self._sending = []
+
+    def _is_late(self) -> bool:
+        """Whether the broker has not confirmed a message in time."""
+        assert self._outlet is not None
+        oldest = next(iter(self._outlet.unconfirmed.values()), None)
+        now = self._clock.elapsed()
+        # A blocked broker is not late: another connection would be no better.
+        if oldest is not self._oldest or self._down is not None:
+            self._oldest, self._oldest_since = oldest, now
+        return oldest is not None and now - self._oldest_since >= self._timeout
+
+    def _listen_without_socket(self, wire: Wire) -> None:
+        self._waker.wait(_LONG)
+
+    def _finish(self, wire: Wire) -> None:
+        """Nothing to do: ``end`` fails the messages without an outcome."""
+
+    def _again(self, posting: Posting) -> None:
+        with self._lock:
+            self._waiting.append(posting)
+        self._waker.wake()
+
+    def _blocked(self, reason: str) -> None:
+        """Handle that the broker is short of memory or disk, and reads no more."""
+        self._lost(BlockingIOError("it takes nothing: it is short of memory or disk"))
+
+    def _unblocked(self) -> None:
+        with self._lock:
+            self._down = None
+
+    def _lost(self, error: Exception) -> None:
+        with self._lock:
+            self._down = error
+        self._fail(error)
+
+    def _fail(self, error: Exception) -> None:
+        with self._lock:
+            failed, self._waiting = self._waiting, []
+        failed += self._sending
+        if self._outlet is not None:
+            failed += self._outlet.unconfirmed.values()
+        for each in failed:
+            # Without the permission to publish, the broker has none of them.
+            if isinstance(error, AccessRefused):
+                each.refused_for(error)
+            else:
+                each.failed(error)
+
+
 # Seconds for which a bus in memory is polled: with unacknowledged messages, or none.
 _UNACKED, _IDLE = 0.01, 0.1
 

@@ -16,8 +16,8 @@ from go_scheduler.events.instance_events import RequestAllowed, RequestRefused
 from go_scheduler.http.access.bearer import BearerAccess
 from go_scheduler.http.access.caller import SCOPES, Caller
 from go_scheduler.http.access.loopback import check_local
-from go_scheduler.http.access.rate_limits import Rates, network_of
-from go_scheduler.http.access.refusals import checked_origins, too_many
+from go_scheduler.http.access.rate_limits import Rates, network_of, too_many
+from go_scheduler.http.access.refusals import checked_origins
 from go_scheduler.http.paths import path_within
 from go_scheduler.http.problems import Problem
 

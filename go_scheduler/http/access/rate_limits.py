@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter, OrderedDict
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from go_scheduler.clock import ZERO
 from go_scheduler.errors import ConfigurationError
-from go_scheduler.http.access.refusals import too_many
+from go_scheduler.http.problems import Problem
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -138,3 +139,16 @@ class Waiting:
             self._of[caller.subject] -= 1
             if not self._of[caller.subject]:
                 del self._of[caller.subject]
+
+
+def too_many(detail: str, wait: timedelta, *, field: str | None = None) -> Problem:
+    """429: try again later, or change this field."""
+    seconds = max(1, math.ceil(wait.total_seconds()))
+    return Problem(
+        429,
+        "too-many",
+        "Too many requests",
+        detail,
+        errors=[] if field is None else [{"field": field, "detail": detail}],
+        headers={"Retry-After": str(seconds)},
+    )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -15,7 +14,6 @@ from go_scheduler.http.problems import Problem, not_allowed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from datetime import timedelta
 
     from fastapi import FastAPI
 
@@ -60,19 +58,6 @@ def provider_away() -> Problem:
         "Issuer away",
         "tokens cannot be checked at present: the issuer's keys cannot be fetched",
         headers={"Retry-After": "5"},
-    )
-
-
-def too_many(detail: str, wait: timedelta, *, field: str | None = None) -> Problem:
-    """429: try again later, or change this field."""
-    seconds = max(1, math.ceil(wait.total_seconds()))
-    return Problem(
-        429,
-        "too-many",
-        "Too many requests",
-        detail,
-        errors=[] if field is None else [{"field": field, "detail": detail}],
-        headers={"Retry-After": str(seconds)},
     )
 
 

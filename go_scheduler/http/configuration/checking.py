@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from go_scheduler.clock import SystemClock
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.handlers.job_types import JobTypes
+from go_scheduler.http.access.bearer import ApiKeys
 from go_scheduler.http.access.issuer import OidcIssuer
-from go_scheduler.http.access.keys import ApiKeys
 from go_scheduler.http.access.loopback import is_loopback
 from go_scheduler.http.access.refusals import checked_origins
 from go_scheduler.http.configuration.loading import settings_below
@@ -22,7 +22,7 @@ from go_scheduler.stores.opening import open_store
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from go_scheduler.http.access.keys import ApiKey
+    from go_scheduler.http.access.bearer import ApiKey
     from go_scheduler.http.configuration.loading import Place
     from go_scheduler.http.configuration.sections import (
         Configuration,

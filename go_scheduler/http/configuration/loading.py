@@ -188,7 +188,12 @@ def load_configuration(
     # YamlConfigSettingsSource would take the last one of two equal names, and its
     # errors have values, which may be secrets.
     in_file = (f"{file}", read_file(file))
-    sources = Sources(file, [*given, *_in_variables(), in_file])
+    found: list[tuple[str, Mapping[str, Any]]] = []
+    for name, each in [*given, *_in_variables(), in_file]:
+        for _, first in found:
+            each = _behind(first, each)
+        found.append((name, each))
+    sources = Sources(file, found)
 
     class Read(Configuration):
         @classmethod
@@ -208,6 +213,22 @@ def load_configuration(
         raise ConfigurationError("\n".join(problems)) from None
     settings._sources = sources
     return settings
+
+
+def _behind(first: Any, later: Any) -> Any:
+    """A later source, without the file of a secret if the first has the secret itself.
+
+    It is also without a secret if the first has its file.
+    """
+    if not isinstance(first, Mapping) or not isinstance(later, Mapping):
+        return later
+    hidden = {each.removesuffix("_file") for each in first if each.endswith("_file")}
+    hidden |= {f"{each}_file" for each in first}
+    return {
+        name: _behind(first.get(name), each)
+        for name, each in later.items()
+        if name not in hidden
+    }
 
 
 def _reason(error: Mapping[str, Any]) -> str:

@@ -21,10 +21,10 @@ from pydantic import (
 )
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from go_scheduler.dispatch.bus import open_bus
 from go_scheduler.dispatch.dispatcher import Dispatcher
-from go_scheduler.dispatch.opening import open_bus
 from go_scheduler.errors import ConfigurationError
-from go_scheduler.formatting import shown, write_duration
+from go_scheduler.formatting import read_duration, shown, write_duration
 from go_scheduler.handlers.email import Email, MailServer
 from go_scheduler.handlers.job_types import JobTypes
 from go_scheduler.handlers.schema import Schema
@@ -33,11 +33,9 @@ from go_scheduler.handlers.shell import Limits as CommandLimits
 from go_scheduler.handlers.webhook import Webhook
 from go_scheduler.handlers.webhook_settings import Secret, WebhookSettings
 from go_scheduler.http.access.authentication import Access, OpenAccess
-from go_scheduler.http.access.bearer import BearerAccess
+from go_scheduler.http.access.bearer import ApiKey, BearerAccess
 from go_scheduler.http.access.issuer import OidcIssuer
-from go_scheduler.http.access.keys import ApiKey
 from go_scheduler.http.access.rate_limits import Rate, Waiting
-from go_scheduler.http.configuration.durations import read_duration
 from go_scheduler.http.configuration.files import read_text
 from go_scheduler.http.configuration.imported import imported
 from go_scheduler.http.jobs.jitter import JobDefaults

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from itertools import accumulate
+from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import PlainTextResponse
+from prometheus_client import generate_latest
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+)
+from prometheus_client.registry import Collector, CollectorRegistry
 from pydantic import BaseModel
 
 from go_scheduler.client.awaitable import on_thread
@@ -20,19 +28,16 @@ from go_scheduler.http.access.bearer import BearerAccess
 from go_scheduler.http.access.caller import SCOPES
 from go_scheduler.http.bodies.definitions import trigger_of
 from go_scheduler.http.bodies.instances import (
-    PreviewAnswer,
-    PreviewBody,
-    WhyAnswer,
-    WhyOfQuery,
-)
-from go_scheduler.http.bodies.system import (
     HealthAnswer,
     NodeAnswer,
     NodesAnswer,
+    PreviewAnswer,
+    PreviewBody,
     StatsAnswer,
+    WhyAnswer,
+    WhyOfQuery,
 )
 from go_scheduler.http.context import Context, Here
-from go_scheduler.http.metrics import OfStore, written
 from go_scheduler.http.problems import RETRY_AFTER, Problem
 from go_scheduler.http.routes.visibility import (
     check_unrestricted,
@@ -41,7 +46,135 @@ from go_scheduler.http.routes.visibility import (
     seen_instance,
     seen_why,
 )
+from go_scheduler.models.counts import BOUNDS_IN_SECONDS
 from go_scheduler.scheduler import Scheduler
+from go_scheduler.telemetry import figures
+from go_scheduler.telemetry.figures import COUNTED, PRESENT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from datetime import datetime, timedelta
+
+    from prometheus_client import Metric
+
+    from go_scheduler.models import Backlog, Counted, Counts, Histogram, NodeInfo, State
+    from go_scheduler.telemetry.figures import Figure, Gathered, Reading
+
+
+_BUCKETS = {bound: f"{bound:g}" for bound in figures.BUCKETS}
+
+
+def of_store(
+    *,
+    instances: Mapping[State, Counted],
+    backlog: Sequence[Backlog],
+    nodes: Sequence[NodeInfo],
+    counts_nodes: bool,
+    workers: int | None,
+    now: datetime,
+) -> Iterator[tuple[Figure, Iterable[Reading]]]:
+    """The metrics of a store.
+
+    Args:
+        instances: The number of instances in each state.
+        backlog: The due instances that nobody has claimed.
+        nodes: The nodes that the store knows.
+        counts_nodes: Whether the number of nodes is shown, not only the queues that
+            they serve.
+        workers: How many workers wait here; None: this server hands out no work.
+        now: The store's time.
+    """
+    taking = [each for each in nodes if each.takes_on]
+    ages = [max(0.0, (now - each.oldest).total_seconds()) for each in backlog]
+    served = [sum(node.serves(it.queue) for node in taking) for it in backlog]
+    queues = [(each.queue,) for each in backlog]
+    counts = [((state.value,), each.count) for state, each in instances.items()]
+    yield figures.INSTANCES, counts
+    yield figures.BACKLOG, [((each.queue,), each.due.count) for each in backlog]
+    yield figures.BACKLOG_AGE, zip(queues, ages, strict=True)
+    yield figures.SERVING, zip(queues, served, strict=True)
+    if counts_nodes:
+        yield figures.NODES, [((), sum(each.alive for each in nodes))]
+    if workers is not None:
+        yield figures.WAITING_WORKERS, [((), workers)]
+
+
+def written(
+    stored: Iterable[tuple[Figure, Iterable[Reading]]], gathered: Gathered | None
+) -> str:
+    """All metrics, in the text format 0.0.4.
+
+    Args:
+        stored: The metrics of the store.
+        gathered: The counts of this process's nodes; None: there are none.
+    """
+    metrics = [_family(GaugeMetricFamily, *each) for each in stored]
+    if gathered is not None:
+        metrics += _of_nodes(gathered)
+    registry = CollectorRegistry()
+    registry.register(_Once(metrics))
+    return generate_latest(registry).decode()
+
+
+class _Once(Collector):
+    """A collector of metrics that have been read already."""
+
+    def __init__(self, metrics: Sequence[Metric]) -> None:
+        self._metrics = metrics
+
+    def describe(self) -> Iterable[Metric]:
+        """Describe nothing, or Prometheus would collect twice."""
+        return ()
+
+    def collect(self) -> Iterable[Metric]:
+        """All metrics."""
+        return self._metrics
+
+
+def _of_nodes(found: Gathered) -> Iterator[Metric]:
+    for figure, read in COUNTED.items():
+        yield _family(CounterMetricFamily, figure, read(found))
+    for figure, read in PRESENT.items():
+        yield _family(GaugeMetricFamily, figure, read(found))
+    yield _histogram(figures.LATENESS, found, lambda it: (it.lateness, it.late))
+    yield _histogram(figures.DURATION, found, lambda it: (it.durations, it.took))
+
+
+def _family(
+    kind: type[CounterMetricFamily | GaugeMetricFamily],
+    figure: Figure,
+    readings: Iterable[Reading],
+) -> Metric:
+    family = kind(figure.in_prometheus, figure.text, labels=figure.labels)
+    for labels, value in readings:
+        family.add_metric(labels, value)
+    return family
+
+
+def _histogram(
+    figure: Figure,
+    found: Gathered,
+    of: Callable[[Counts], tuple[Histogram, timedelta]],
+) -> Metric:
+    family = HistogramMetricFamily(
+        figure.in_prometheus, figure.text, labels=figure.labels
+    )
+    for labels, counts in found.counts.items():
+        histogram, total = of(counts)
+        family.add_metric(labels, _buckets(histogram), total.total_seconds())
+    return family
+
+
+def _buckets(histogram: Histogram) -> list[tuple[str, float]]:
+    """The cumulative count up to each bound."""
+    cumulated = accumulate(histogram.counts)
+    below = [
+        (_BUCKETS[bound], float(count))
+        for bound, count in zip(BOUNDS_IN_SECONDS, cumulated, strict=False)
+        if bound in _BUCKETS
+    ]
+    return [*below, ("+Inf", float(histogram.total))]
+
 
 login = APIRouter(tags=["login"])
 router = APIRouter(tags=["system"])
@@ -105,7 +238,7 @@ async def metrics(here: Here, caller: Admin) -> str:
     # A backlog counts all owners of a queue together.
     hides = caller.owners is not None
     backlog = [] if hides else await client.abacklog(queues=caller.queues)
-    of_store = OfStore(
+    stored = of_store(
         instances=counted,
         backlog=backlog,
         nodes=await client.anodes(),
@@ -114,7 +247,7 @@ async def metrics(here: Here, caller: Admin) -> str:
         now=await on_thread(client._ready().now),
     )
     shown = None if here.metrics is None or restricted else here.metrics.gathered()
-    return written(of_store, shown)
+    return written(stored, shown)
 
 
 @router.get("/openapi.json", include_in_schema=False)

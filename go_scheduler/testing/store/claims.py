@@ -43,8 +43,7 @@ from go_scheduler.testing.builders import (
     renewal_of,
     task,
 )
-from go_scheduler.testing.clock import START
-from go_scheduler.testing.settling import settle
+from go_scheduler.testing.clock import START, settle
 from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
 
 if TYPE_CHECKING:

@@ -31,8 +31,7 @@ from go_scheduler.testing.builders import (
     definition,
     ids,
 )
-from go_scheduler.testing.clock import START
-from go_scheduler.testing.settling import settle
+from go_scheduler.testing.clock import START, settle
 from go_scheduler.triggers.interval import IntervalTrigger
 
 if TYPE_CHECKING:

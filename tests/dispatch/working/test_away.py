@@ -12,7 +12,7 @@ import pytest
 
 from go_scheduler.clock import ZERO
 from go_scheduler.dispatch import DispatchWorker, Run, Topics, open_bus
-from go_scheduler.dispatch.working.life import Life, Settings
+from go_scheduler.dispatch.worker import Life, Settings
 from go_scheduler.errors import BusUnavailableError
 from go_scheduler.testing import ManualClock
 from tests.dispatch.direct_bus import DirectBus

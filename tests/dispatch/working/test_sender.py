@@ -10,7 +10,7 @@ from uuid import UUID
 import pytest
 
 from go_scheduler.dispatch import Run, Status, Topics
-from go_scheduler.dispatch.working.life import (
+from go_scheduler.dispatch.worker import (
     Ended,
     Key,
     Places,

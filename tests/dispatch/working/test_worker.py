@@ -24,7 +24,7 @@ from go_scheduler import (
     current_run,
 )
 from go_scheduler.dispatch import DispatchWorker, Run, Work, open_bus, tell_progress
-from go_scheduler.dispatch.working.life import Taken
+from go_scheduler.dispatch.worker import Taken
 from go_scheduler.events.listening import Instrument
 from go_scheduler.working.worker import Calling
 from tests.dispatch.working.bench import AT, WHAT, Bench, Held

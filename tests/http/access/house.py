@@ -12,9 +12,8 @@ from go_scheduler import MemoryStore
 from go_scheduler.client import Client
 from go_scheduler.http import create_app
 from go_scheduler.http.access.authentication import allowed
-from go_scheduler.http.access.bearer import BearerAccess
+from go_scheduler.http.access.bearer import ApiKey, BearerAccess, new_key
 from go_scheduler.http.access.caller import SCOPES, Caller
-from go_scheduler.http.access.keys import ApiKey, new_key
 from tests.http import serving
 
 if TYPE_CHECKING:

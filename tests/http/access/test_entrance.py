@@ -15,9 +15,14 @@ from go_scheduler.clock import ZERO
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.events import RequestAllowed, RequestEvent, RequestRefused, hears
 from go_scheduler.http.access.authentication import OpenAccess
-from go_scheduler.http.access.bearer import BearerAccess
+from go_scheduler.http.access.bearer import (
+    ApiKey,
+    ApiKeys,
+    BearerAccess,
+    is_key,
+    new_key,
+)
 from go_scheduler.http.access.caller import SCOPES, Caller
-from go_scheduler.http.access.keys import ApiKey, ApiKeys, is_key, new_key
 from go_scheduler.http.access.loopback import is_safe_url
 from go_scheduler.http.access.rate_limits import Rate, Rates, Waiting
 from go_scheduler.http.limits import Limits

@@ -23,8 +23,8 @@ from go_scheduler.handlers.job_types import ENTRY_POINTS, JobTypes
 from go_scheduler.handlers.shell import Command, Limits
 from go_scheduler.handlers.webhook import Webhook
 from go_scheduler.handlers.webhook_settings import WebhookSettings
+from go_scheduler.http.access.bearer import new_key
 from go_scheduler.http.access.issuer import OidcIssuer
-from go_scheduler.http.access.keys import new_key
 from go_scheduler.http.access.rate_limits import Waiting
 from go_scheduler.http.configuration.checking import check
 from go_scheduler.http.configuration.sections import (

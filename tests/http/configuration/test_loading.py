@@ -16,19 +16,18 @@ from pydantic import SecretStr
 
 from go_scheduler import CatchUp, RetryPolicy, Scheduler
 from go_scheduler.errors import ConfigurationError
-from go_scheduler.formatting import write_duration
+from go_scheduler.formatting import read_duration, write_duration
 from go_scheduler.http import serve
 from go_scheduler.http.access.authentication import OpenAccess
-from go_scheduler.http.access.bearer import BearerAccess
-from go_scheduler.http.access.keys import new_key
+from go_scheduler.http.access.bearer import BearerAccess, new_key
 from go_scheduler.http.configuration.checking import check
-from go_scheduler.http.configuration.durations import read_duration
 from go_scheduler.http.configuration.files import read_file
 from go_scheduler.http.configuration.loading import (
     as_yaml,
     load_configuration,
     settings_of,
 )
+from go_scheduler.http.configuration.sections import Configuration
 from go_scheduler.http.limits import Limits
 from tests.case_tables import table
 from tests.http.configuration.places import DOCS, YAML, load
@@ -279,6 +278,30 @@ def test_lists_are_said_by_variables_as_a_whole_and_nothing_by_null() -> None:
     text = "server: {limits: {rate: {burst: 5}}}"
     limits = load(text, GO_SCHEDULER_SERVER__LIMITS__RATE="null").server.limits
     assert limits.rate is None
+
+
+def test_of_a_secret_and_its_file_the_first_source_wins() -> None:
+    Path("of file").write_text("memory://of-file")
+    in_file = "store: {url_file: of file}"
+    by_variable = {"GO_SCHEDULER_STORE__URL": "memory://of-variable"}
+    by_option = {"--store": ("store.url", "memory://of-option")}
+    by_file = {"GO_SCHEDULER_STORE__URL_FILE": "of file"}
+    assert _store(load(in_file)) == ("memory://of-file", "settings.yaml")
+    assert _store(load(in_file, **by_variable)) == (
+        "memory://of-variable",
+        "GO_SCHEDULER_STORE__URL",
+    )
+    loaded = load_configuration(Path("settings.yaml"), options=by_option)
+    assert _store(loaded) == ("memory://of-option", "--store")
+    assert _store(load("store: {url: 'memory://b'}", **by_file)) == (
+        "memory://of-file",
+        "GO_SCHEDULER_STORE__URL_FILE",
+    )
+
+
+def _store(loaded: Configuration) -> tuple[str, str]:
+    assert loaded.store.url is not None
+    return loaded.store.url.get_secret_value(), loaded.sources.origin(("store", "url"))
 
 
 def test_secrets_may_stand_in_files_and_are_masked() -> None:

@@ -20,7 +20,7 @@ from go_scheduler import MemoryStore, Scheduler, TaskDefinition
 from go_scheduler.client import Client
 from go_scheduler.errors import StoreUnavailableError
 from go_scheduler.http import create_app
-from go_scheduler.http.jobs import importing
+from go_scheduler.http.jobs import submitting
 from go_scheduler.http.jobs.jitter import JobDefaults
 from go_scheduler.http.limits import Limits
 from go_scheduler.json import write_instant
@@ -213,7 +213,7 @@ def test_lines_may_be_split_into_any_parts(
 
 
 def test_a_line_without_end_takes_little_memory() -> None:
-    endless = importing.Lines(1000)
+    endless = submitting.Lines(1000)
     tracemalloc.start()
     try:
         for _ in range(200):
@@ -339,7 +339,7 @@ def test_what_was_made_stays_when_the_store_goes_away(
 def test_progress_is_told_each_second_and_later_less_often(
     http: Calling, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(importing, "_BATCH", 1)
+    monkeypatch.setattr(submitting, "_BATCH", 1)
 
     async def body() -> AsyncIterator[bytes]:
         for number in range(1, 9):

@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 
 from go_scheduler import HandlerRegistry, MemoryStore, OnDemandTrigger, TaskDefinition
-from go_scheduler.cli.details import runs_where
+from go_scheduler.cli.output import runs_where
 from go_scheduler.client import Client
 from go_scheduler.dispatch import Dispatcher, open_bus
 from go_scheduler.handlers.job_types import MARK, JobTypes

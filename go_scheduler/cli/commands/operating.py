@@ -1,11 +1,19 @@
-"""The command `audit`."""
+"""The commands `doctor`, `audit` and `migrate`."""
 
+from contextlib import closing
+from dataclasses import asdict
 from itertools import groupby
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from go_scheduler.cli.connection import Where
+from go_scheduler.cli.connection import (
+    SchemaBehindError,
+    Where,
+    WhichStore,
+    opened_store,
+    scheme_of,
+)
 from go_scheduler.cli.options import (
     Definitions,
     ExitCode,
@@ -15,17 +23,90 @@ from go_scheduler.cli.options import (
     instant_of,
     text,
 )
-from go_scheduler.cli.output import document, line, table
+from go_scheduler.cli.output import document, line, note, table
 from go_scheduler.cli.resolve import definition_meant
+from go_scheduler.errors import ConfigurationError
 from go_scheduler.formatting import utc_text
 from go_scheduler.json import write_instant
+from go_scheduler.stores.findings import Severity
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from go_scheduler.audit import AuditedDefinition, AuditedTime
+    from go_scheduler.doctor import Report
+
 
 app = typer.Typer()
+
+_CODES = {
+    Severity.OK: ExitCode.DONE,
+    Severity.NOTICE: ExitCode.DONE,
+    Severity.WARNING: ExitCode.NOT_SO,
+    Severity.ERROR: ExitCode.USAGE,
+}
+
+
+@app.command()
+@grouped
+def doctor(
+    where: WhichStore,
+    handlers: Annotated[
+        str | None,
+        text(
+            "The handlers, such as myapp.jobs:registry, to say whether any is missing.",
+            metavar="MODULE:NAME",
+        ),
+    ] = None,
+    least: Annotated[
+        Severity, typer.Option("--least", help="The least severity to show.")
+    ] = Severity.OK,
+    most: Annotated[
+        int, typer.Option("--most", min=1, help="The most definitions to look at.")
+    ] = 10_000,
+    expire_after: Annotated[
+        str | None, text("The expire_after of the schedulers; default: 5m.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Say what is wrong with a store and its schedule, and what to do about it.
+
+    It only reads. The exit code is 0 if all is well, 1 after a warning, 2 after an
+    error, and 3 if the store cannot be reached.
+    """
+    # Imported here: no other command needs them.
+    from go_scheduler.doctor import diagnose
+    from go_scheduler.http.configuration.imported import imported
+
+    given: dict[str, Any] = {"most": most}
+    if handlers is not None:
+        given["handlers"] = imported(handlers)
+    if (longest := duration_of(expire_after, "--expire-after")) is not None:
+        given["expire_after"] = longest
+    with closing(opened_store(where.url(), migrates=True)) as store:
+        report = diagnose(store, **given)
+    _print_report(report, least, json=json)
+    if not report.reached:
+        raise typer.Exit(ExitCode.AWAY)
+    raise typer.Exit(_CODES[report.worst])
+
+
+def _print_report(report: "Report", least: Severity, *, json: bool) -> None:
+    found = [each for each in report.findings if each.severity.rank >= least.rank]
+    if json:
+        for each in found:
+            document(asdict(each) | {"severity": each.severity.value})
+        return
+    if not found:
+        line(f"nothing was found that matters as much as {least.value} or more")
+        return
+    rows = [(each.severity.value, each.name, each.seen) for each in found]
+    table(("SEVERITY", "FINDING", "SEEN"), rows)
+    for each in found:
+        if each.remedy is not None:
+            line(f"\n{each.name}: {each.remedy}")
+        if each.statement is not None:
+            line(f"    {each.statement}")
 
 
 @app.command()
@@ -144,3 +225,39 @@ def _print_json(audited: "AuditedDefinition", *, times: bool) -> None:
             ],
         }
     )
+
+
+@app.command()
+@grouped
+def migrate(
+    where: WhichStore,
+    check: Annotated[
+        bool, typer.Option("--check", help="Only say whether it is up to date.")
+    ] = False,
+    show: Annotated[
+        bool, typer.Option("--show", help="Only print the SQL, for others to run.")
+    ] = False,
+    since: Annotated[
+        str | None,
+        text("With --show: the revision that the database is at.", metavar="REVISION"),
+    ] = None,
+) -> None:
+    """Bring the schema of a store up to date."""
+    from go_scheduler.stores.sql.schema import schema_sql
+
+    if check and show:
+        raise ConfigurationError("say --check or --show, not both")
+    if since is not None and not show:
+        raise ConfigurationError("--since is of use with --show only")
+    url = where.url()
+    if show:
+        sql = schema_sql(scheme_of(url), since=since)
+        line(sql.rstrip("\n") or "-- it is up to date")
+        return
+    try:
+        with closing(opened_store(url, migrates=not check)) as store:
+            store.initialize()
+    except SchemaBehindError as error:
+        note(str(error))
+        raise typer.Exit(ExitCode.NOT_SO) from None
+    line("the schema is up to date")

@@ -1,1 +1,0 @@
-"""What a worker on a bus is made of."""
