@@ -193,12 +193,12 @@ class SQLCleanup(Store):
         """Delete what ended long ago."""
         shards = self._dialect.shards
         older_than = min(retention.ended, LONGEST)
-        left = limit
-        for failed in (False, True):
-            if left:
-                find = find_instances(shards, failed=failed)
-                kept = min(retention.failed, LONGEST) if failed else older_than
-                left -= self._delete_instances(find, kept, left)
+        find = find_instances(shards, failed=False)
+        left = limit - self._delete_instances(find, older_than, limit)
+        if left:
+            find = find_instances(shards, failed=True)
+            failed = min(retention.failed, LONGEST)
+            left -= self._delete_instances(find, failed, left)
         if left:
             find = find_definitions(shards, "completed_at")
             completed = self._delete(find, _DELETE_COMPLETED, older_than, left)

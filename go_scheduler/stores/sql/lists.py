@@ -407,9 +407,9 @@ def _soonest(
             _definition.next_fire_time >= after.at,
             or_(later, _definition.id > after.id),
         )
-    due = (query.where(part, _IS_DUE) for part in dialect.parts(_definition.shard))
-    heads = [select(each.subquery()) for each in (*due, query.where(_IS_LATE))]
-    found = union_all(*heads).subquery()
+    due = dialect.first_of_each_shard(query.where(_IS_DUE), _definition.shard)
+    late = query.where(_IS_LATE).subquery()
+    found = union_all(select(due), select(late)).subquery()
     columns = (found.c.next_fire_time, found.c.id)
     return select(found).order_by(*columns).limit(limit)
 
