@@ -106,13 +106,7 @@ class Execution:
         )
         state.work_found.connect(handling.beside)
         self.direct_start = DirectStart(
-            state,
-            self._presence,
-            claimer=claimer,
-            admission=admission,
-            start_queue=start_queue,
-            arrivals=arrivals,
-            unanswered=unanswered,
+            state, self._presence, claimer=claimer, arrivals=arrivals
         )
         self.makers = [
             claimer.ticker,
@@ -166,7 +160,7 @@ class Execution:
 
     def give_back(self) -> None:
         """Give back every instance that has not been called."""
-        self.arrivals.let_in()
+        self.arrivals.hold_late()
         for run in self.state.held.uncalled():
             self.writer.give_back(run, "its node stops")
 
