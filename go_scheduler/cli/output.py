@@ -17,6 +17,7 @@ from go_scheduler.cli.options import ExitCode
 from go_scheduler.errors import ConfigurationError, GoSchedulerError
 from go_scheduler.formatting import safe, write_duration
 from go_scheduler.models import NodeInfo, TaskDefinition, TaskInstance
+from go_scheduler.models.definition import POLICIES
 from go_scheduler.triggers.base import Trigger
 from go_scheduler.triggers.trigger_timeouts import describe_with_zone
 
@@ -190,10 +191,6 @@ def _encoded(text: str) -> str:
 
 
 _WIDTH = 16
-_POLICIES = (
-    *("expire_after", "timeout", "start_timeout", "heartbeat_timeout", "retry"),
-    *("catch_up", "jitter", "overlap", "lock", "max_per_node", "max_queue"),
-)
 
 
 def described(trigger: Trigger) -> str:
@@ -240,7 +237,7 @@ def definition_lines(definition: TaskDefinition) -> Sequence[str]:
 
 
 def _policies_of(of: TaskDefinition | TypeAnswer) -> Mapping[str, object]:
-    found = {each.replace("_", " "): getattr(of, each, None) for each in _POLICIES}
+    found = {each.replace("_", " "): getattr(of, each, None) for each in POLICIES}
     return {**found, "when full": of.max_queue and of.when_full}
 
 

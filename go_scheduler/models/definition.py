@@ -73,6 +73,13 @@ def _with_note(reason: str, note: str | None) -> str:
 METADATA_LIMIT = 64 * 1024
 """The most bytes a definition's metadata may have, as JSON text in UTF-8."""
 
+POLICIES = (
+    *("expire_after", "timeout", "start_timeout", "heartbeat_timeout", "retry"),
+    *("catch_up", "jitter", "overlap", "lock", "max_per_node", "max_queue"),
+    "when_full",
+)
+"""The fields that say how instances run, in the order in which they are shown."""
+
 _MOST_COUNTED = 10**9
 _WHEN_FULL = ("refuse", "drop")
 _LIMITS = ("expire_after", "timeout", "start_timeout", "heartbeat_timeout")

@@ -25,6 +25,8 @@ from go_scheduler.http.problems import invalid
 from go_scheduler.http.routes.visibility import seen_definition, seen_why
 from go_scheduler.json import write_instant
 from go_scheduler.models import DefinitionState, TaskDefinition
+from go_scheduler.models.definition import POLICIES
+from go_scheduler.policies import CatchUp, RetryPolicy
 from go_scheduler.triggers.previews import PreviewedTime, preview
 from go_scheduler.triggers.trigger_timeouts import ask
 
@@ -238,33 +240,20 @@ def _read(
     }
 
 
-_PLAIN = (
-    "priority",
-    "lock",
-    "jitter",
-    "max_per_node",
-    "max_queue",
-    "when_full",
-    "expire_after",
-    "timeout",
-    "start_timeout",
-    "heartbeat_timeout",
-)
-
-
 def policies_of(definition: TaskDefinition) -> list[tuple[str, str]]:
     """Names and values of the settings that a definition has."""
-    found: dict[str, object] = {"overlap": definition.overlap.value}
-    found |= {name: getattr(definition, name) for name in _PLAIN}
-    found["when_full"] = definition.max_queue and definition.when_full
-    for name in ("retry", "catch_up"):
-        policy = getattr(definition, name)
-        if policy is not None:
+    found: dict[str, object] = {"priority": definition.priority}
+    for name in POLICIES:
+        value = getattr(definition, name)
+        if isinstance(value, RetryPolicy | CatchUp):
             found |= {
-                f"{name}: {each.name}": value
-                for each in fields(policy)
-                if (value := getattr(policy, each.name)) not in (None, ())
+                f"{name}: {each.name}": part
+                for each in fields(value)
+                if (part := getattr(value, each.name)) not in (None, ())
             }
+        else:
+            found[name] = value
+    found["when_full"] = definition.max_queue and definition.when_full
     if definition.retry is not None and definition.retry.delay is None:
         found["retry: delay"] = "until expire after has passed"
     return [

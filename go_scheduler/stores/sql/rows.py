@@ -34,6 +34,7 @@ from go_scheduler.json import (
     to_text,
 )
 from go_scheduler.models import Outcome, Pause, Skipped, TaskDefinition, TaskInstance
+from go_scheduler.models.definition import POLICIES
 from go_scheduler.models.values import trusted
 from go_scheduler.policies import CatchUp, Overlap, RetryPolicy
 from go_scheduler.stores.messages import Announcement, NodeContact
@@ -297,22 +298,28 @@ def _read_pause(stored: Any) -> Pause:
 
 
 _POLICIES = (RetryPolicy, CatchUp)
-_READERS: Mapping[str, Callable[[Any], object]] = {
-    "retry": _reader(RetryPolicy),
-    "catch_up": _reader(CatchUp),
-    "timeout": from_microseconds,
-    "start_timeout": from_microseconds,
-    "heartbeat_timeout": from_microseconds,
-    "jitter": from_microseconds,
-    "overlap": Overlap,
-    "lock": str,
-    "max_per_node": int,
-    "max_queue": int,
-    "when_full": str,
-    "last_pause": _read_pause,
-    "overdue": bool,
-    "trace_context": str,
-}
+_HINTS = get_type_hints(TaskDefinition)
+
+
+def _reader_of(name: str) -> Callable[[Any], object]:
+    """What reads the field of this name."""
+    hint = _HINTS[name]
+    kind = next(each for each in (*get_args(hint), hint) if each is not type(None))
+    if kind in _POLICIES:
+        return _reader(kind)
+    if isinstance(kind, str):
+        # One of several texts.
+        return str
+    special: Mapping[type, Callable[[Any], object]] = {
+        timedelta: from_microseconds,
+        Pause: _read_pause,
+    }
+    return special.get(kind, kind)
+
+
+# What says how long a run may take has a column.
+_KEPT = (*POLICIES[1:], "last_pause", "overdue", "trace_context")
+_READERS = {name: _reader_of(name) for name in _KEPT}
 _policies_of = attrgetter(*_READERS)
 _FIELDS = {each.name: each for each in fields(TaskDefinition)}
 _DEFAULTS = tuple(_FIELDS[each].default for each in _READERS)
