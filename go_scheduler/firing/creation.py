@@ -64,7 +64,14 @@ class Creation:
         self._clock = clock
         self._events = events.teller("firing")
         # Whatever hangs in the one is not to keep the other from its work.
-        guard = partial(Guard, base, patience=_PATIENCE, catch_up=settings.catch_up)
+        guard = partial(
+            Guard,
+            base,
+            patience=_PATIENCE,
+            catch_up=settings.catch_up,
+            jitter=settings.jitter,
+        )
+        self._jitter = settings.jitter
         self._guards = [guard() for _ in range(2)]
         planner, in_the_background = (Planner(store, each) for each in self._guards)
         self._definitions = DefinitionScheduler(
@@ -118,7 +125,7 @@ class Creation:
         # It is called no sooner for that.
         until = now + self._clock.round_trip
         is_due = at is not None and at <= until and not definition.paused
-        if not is_due or not _is_plain(definition):
+        if not is_due or not _is_plain(definition, self._jitter):
             return None
         firings = self._guards[0].plan(
             [definition], now=now, until=until, failed=lambda *_: None
@@ -135,11 +142,11 @@ class Creation:
         return len(set().union(*(each.hanging() for each in self._guards)))
 
 
-def _is_plain(definition: TaskDefinition) -> bool:
-    """Whether it is new, runs once and needs no slot, by a trigger of our own."""
+def _is_plain(definition: TaskDefinition, jitter: timedelta | None) -> bool:
+    """Whether it is new, runs once, at once and without a slot, by our own trigger."""
+    if definition.jitter is not None:
+        jitter = definition.jitter
     trigger = definition.trigger
     runs_once = is_own(trigger) and not (trigger.recurring or trigger.waits)
     is_new = definition.revision is None
-    return (
-        runs_once and is_new and definition.jitter is None and not uses_slot(definition)
-    )
+    return runs_once and is_new and not jitter and not uses_slot(definition)

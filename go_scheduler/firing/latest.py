@@ -17,14 +17,18 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
 
-def jitter_of(definition: TaskDefinition, fire_time: datetime) -> timedelta:
+def jitter_of(
+    definition: TaskDefinition, fire_time: datetime, default: timedelta | None = None
+) -> timedelta:
     """From zero up to its ``jitter``: the same on each node and at any time.
 
     Args:
         definition: By its id, so that many of one schedule are spread.
         fire_time: Each has its own.
+        default: If the definition does not say.
     """
-    if definition.jitter is None:
+    most = default if definition.jitter is None else definition.jitter
+    if not most:
         return ZERO
     instant = (fire_time - _EPOCH) // _MICROSECOND
     key = definition.id.bytes + instant.to_bytes(8, signed=True)
@@ -32,7 +36,7 @@ def jitter_of(definition: TaskDefinition, fire_time: datetime) -> timedelta:
     from hashlib import blake2b
 
     drawn = int.from_bytes(blake2b(key, digest_size=8).digest())
-    return drawn % (definition.jitter // _MICROSECOND + 1) * _MICROSECOND
+    return drawn % (most // _MICROSECOND + 1) * _MICROSECOND
 
 
 def latest_fire_time(trigger: Trigger, low: datetime, until: datetime) -> datetime:

@@ -51,14 +51,21 @@ class Guard:
             threads, foreign triggers are called in place.
         patience: How long the plan of one definition may take.
         catch_up: For definitions that do not say.
+        jitter: Likewise.
     """
 
     def __init__(
-        self, clock: Clock, *, patience: timedelta, catch_up: CatchUp = CatchUp()
+        self,
+        clock: Clock,
+        *,
+        patience: timedelta,
+        catch_up: CatchUp = CatchUp(),
+        jitter: timedelta | None = None,
     ) -> None:
         self._clock = clock
         self._patience = patience
         self._catch_up = catch_up
+        self._jitter = jitter
         self._left_behind: list[_Helper] = []
 
     def hanging(self) -> Set[UUID]:
@@ -88,7 +95,7 @@ class Guard:
         Returns:
             The firings of the others, in no order.
         """
-        question = _Question(now, until, self._catch_up, last)
+        question = _Question(now, until, self._catch_up, self._jitter, last)
         firings: list[Firing] = []
         for definition, answer in self._ask(definitions, question):
             if isinstance(answer, Exception):
@@ -147,6 +154,7 @@ class _Question(NamedTuple):
     now: datetime
     until: datetime
     catch_up: CatchUp
+    jitter: timedelta | None
     last: Mapping[UUID, LastFired]
 
     def answer(self, definition: TaskDefinition, most: int) -> Firing | Exception:
@@ -157,6 +165,7 @@ class _Question(NamedTuple):
                 now=self.now,
                 until=self.until,
                 catch_up=self.catch_up,
+                jitter=self.jitter,
                 most=most,
                 last=self.last.get(definition.id),
             )

@@ -176,7 +176,7 @@ def _print(audited: "AuditedDefinition", *, times: bool) -> None:
     counts = ", ".join(
         f"{count} {verdict.value}" for verdict, count in audited.counts.items()
     )
-    name = audited.definition.name or audited.definition.id
+    name = audited.definition.label or audited.definition.id
     line(f"{name}: {audited.error or audited.note or counts or 'no fire times'}")
     shown = audited.times if times else audited.broken
     if shown:
