@@ -35,7 +35,7 @@ from go_scheduler.json import (
 )
 from go_scheduler.models import Outcome, Pause, Skipped, TaskDefinition, TaskInstance
 from go_scheduler.models.definition import POLICIES
-from go_scheduler.models.values import trusted
+from go_scheduler.models.values import copier, trusted
 from go_scheduler.policies import CatchUp, Overlap, RetryPolicy
 from go_scheduler.stores.messages import Announcement, NodeContact
 from go_scheduler.stores.rules import overlap_of, silence_of, slot_of
@@ -363,7 +363,14 @@ NO_ID = UUID(int=0)
 """Stands for an id that cannot be read."""
 
 _ANY_TRIGGER = UnknownTrigger("", None, "")
-_definition: Callable[..., TaskDefinition] = trusted(TaskDefinition)
+
+
+# What definitions that are alike have each for itself.
+_with_its_own: Callable[..., TaskDefinition] = copier(
+    TaskDefinition,
+    *("trigger", "id", "key", "metadata", "named", "next_fire_time", "paused", "note"),
+    *("paused_at", "completed_at", "revision", "_revision_of"),
+)
 
 
 class DefinitionRow(NamedTuple):
@@ -473,31 +480,17 @@ def read_definition(
         )
     except Exception as error:
         return _stand_in(row, contents, error)
-    named = like.name, like.queue, like.priority
-    limits = like.expire_after, like.timeout, like.start_timeout, like.heartbeat_timeout
-    few = like.max_per_node, like.max_queue, like.when_full
-    return _definition(
+    return _with_its_own(
+        like,
         contents.trigger,
         row.id,
         contents.key,
-        *named,
         contents.metadata,
-        *limits,
-        like.retry,
-        like.catch_up,
-        like.jitter,
-        like.overlap,
-        like.lock,
-        *few,
         bool(row.named),
-        like.owner,
         row.next_fire_time,
         bool(row.paused),
         _note(row.note),
         row.paused_at,
-        like.last_pause,
-        like.overdue,
-        like.trace_context,
         row.completed_at,
         row.revision,
         row.id,
