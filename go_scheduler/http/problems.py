@@ -238,10 +238,10 @@ def of_error(request: Request, error: Exception) -> Problem:
     if isinstance(error, Problem):
         return error
     if isinstance(error, TaskDefinitionNotFoundError):
-        path = request.path_params.get("id")
-        if path is not None and parse_id(path) is None:
+        given = str(request.path_params.get("id", error.definition_id))
+        if parse_id(given) is None:
             status, slug, title = _KINDS[TaskDefinitionNotFoundError]
-            detail = f"no task definition has the key {shown(path)}"
+            detail = f"no task definition has the key {shown(given)}"
             return Problem(status, slug, title, detail)
     if isinstance(error, GoSchedulerError):
         return problem_of(

@@ -283,7 +283,7 @@ class TaskDefinition:
     @property
     def label(self) -> str | None:
         """Its name, and its key in parentheses; None: it has neither."""
-        if self.key is None:
+        if self.key in (None, self.name):
             return self.name
         return f"({self.key})" if self.name is None else f"{self.name} ({self.key})"
 

@@ -17,7 +17,14 @@ from go_scheduler.firing.latest import jitter_of
 from go_scheduler.firing.steps import MOST_FIRE_TIMES, plan
 from go_scheduler.models import Skipped, TaskDefinition
 from go_scheduler.policies import CatchUp
-from go_scheduler.testing.builders import HOUR, MINUTE, SECOND, TICK, definition
+from go_scheduler.testing.builders import (
+    HOUR,
+    MINUTE,
+    SECOND,
+    TICK,
+    WAITING,
+    definition,
+)
 from go_scheduler.testing.clock import START
 from go_scheduler.triggers import CronTrigger, IntervalTrigger, Trigger, UnknownTrigger
 
@@ -181,6 +188,18 @@ def test_with_jitter_what_is_late_is_judged_by_when_it_was_to_run(
     assert firing.skipped.last == max({*series} - {*in_time})
     if early == 1:
         assert firing.skipped.count == len(series) - len(in_time)
+
+
+def test_a_definition_that_names_no_jitter_has_the_default() -> None:
+    later: dict[str, Any] = {"now": START + 10 * SECOND, "until": START + HOUR}
+    for trigger in (every(SECOND), Listed(*at(0, 1, 2)), WAITING):
+        plain = due(trigger, catch_up=CatchUp(grace=MINUTE))
+        own = plan(replace(plain, jitter=MINUTE), jitter=HOUR, **later)
+        default = plan(plain, jitter=MINUTE, **later)
+        assert own == replace(default, definition=own.definition)
+        assert default.execute_times != ()
+        none = replace(plain, jitter=ZERO)
+        assert plan(none, jitter=HOUR, **later).execute_times == ()
 
 
 def test_with_jitter_the_latest_runs_if_all_were_to_have_run_long_ago() -> None:

@@ -209,6 +209,7 @@ def _print_json(audited: "AuditedDefinition", *, times: bool) -> None:
     document(
         {
             "id": f"{audited.definition.id}",
+            "key": audited.definition.key,
             "name": audited.definition.name,
             "counts": {each.value: count for each, count in counts.items()},
             "note": audited.note,
