@@ -34,6 +34,9 @@ OTHERS = ("other", "other")
 _MOST_MINUTES = 240
 # Each bucket, and how many were later than is wanted.
 _BUCKETS = len(BOUNDS_IN_SECONDS) + 1
+_BOUNDS_KEPT = (0.001, 0.005, 0.02, 0.1, 0.5, 2, 10, 50, 500, 5_000, 43_200)
+# The twelve buckets that the store has: up to each of these, and later.
+_KEPT = (*map(BOUNDS_IN_SECONDS.index, _BOUNDS_KEPT), _BUCKETS - 1)
 Count: TypeAlias = "Callable[[TaskDefinition, Outcome | None, timedelta | None], None]"
 """As ``Tally.ended``."""
 
@@ -176,7 +179,7 @@ class Tally:
     def _sums(self) -> Sequence[list[int]]:
         """Those of each window, with what has been counted since."""
         since = [counts.late for counts in self._slot.values()]
-        return [_sum([*each.counts, *since]) for each in self._windows]
+        return [_sum([*each.parts.values(), *since]) for each in self._windows]
 
     def _turn(self, now: datetime) -> None:
         """Let the slot end, and begin the one that this instant is in."""
@@ -249,12 +252,15 @@ class _Counts:
             self.ended[how] = self.ended.get(how, 0) + count
 
     def stats(self, at: datetime, queue: str) -> QueueStats:
-        """The same, as it is kept."""
+        """The same, as the store keeps it: the lateness in twelve buckets."""
+        lateness = [0] * _BUCKETS
+        for bucket, count in enumerate(self.late[:-1]):
+            lateness[_KEPT[bisect_left(_KEPT, bucket)]] += count
         return QueueStats(
             at=at,
             queue=queue,
             ended=self._by_outcome(),
-            lateness=Histogram(counts=tuple(self.late[:-1])),
+            lateness=Histogram(counts=tuple(lateness)),
         )
 
     def counts(self, queue: str, name: str | None) -> Counts:
@@ -281,23 +287,18 @@ class _Window:
     def __init__(self, span: timedelta, width: timedelta) -> None:
         self._span = span
         self._width = width
-        self._parts: dict[datetime, list[int]] = {}
-
-    @property
-    def counts(self) -> Sequence[list[int]]:
-        """Those of all its parts."""
-        return list(self._parts.values())
+        self.parts: dict[datetime, list[int]] = {}
 
     def add(self, at: datetime, counts: list[int]) -> None:
         """Add what was counted at this time."""
         part = _floor(at, self._width)
-        self._parts[part] = _sum([self._parts.get(part, _NOTHING), counts])
+        self.parts[part] = _sum([self.parts.get(part, _NOTHING), counts])
 
     def forget(self, now: datetime) -> None:
         """Forget the parts that lie further back, and those to come of a clock set."""
-        self._parts = {
+        self.parts = {
             at: counts
-            for at, counts in self._parts.items()
+            for at, counts in self.parts.items()
             if now - self._span < at <= now
         }
 

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 from go_scheduler.models import BOUNDS, Outcome
 from go_scheduler.running.tally import Tally
-from go_scheduler.testing.builders import HOUR, MINUTE, SECOND, definition
+from go_scheduler.testing.builders import HOUR, MINUTE, SECOND, TICK, definition
 from go_scheduler.testing.clock import START
 from tests.conftest import seconds
 
@@ -44,3 +44,17 @@ def test_what_is_later_than_wanted_is_counted_to_the_microsecond() -> None:
     assert tally.last_minute() == (3, 2)
     assert tally.recent().minute.quantile(0.3) == seconds(0.3)
     assert seconds(0.3) in BOUNDS
+
+
+def test_the_store_keeps_the_lateness_of_a_minute_in_twelve_buckets() -> None:
+    tally = Tally()
+    for late in (0, 0.001, 0.0011, 0.005, 0.006, 0.1, 9, 43_200, 43_201, 10**6):
+        tally.begun(definition(), seconds(late), START)
+    [stats] = tally.take(last=True)
+    kept = {0.001: 2, 0.005: 2, 0.02: 1, 0.1: 1, 10: 1, 43_200: 1}
+    expected = [*((seconds(bound), count) for bound, count in kept.items()), (None, 2)]
+    assert list(stats.lateness.buckets()) == expected
+    for each in BOUNDS:
+        tally.begun(definition(), each + TICK, START + MINUTE)
+    [stats] = tally.take(last=True)
+    assert len(list(stats.lateness.buckets())) == 12
