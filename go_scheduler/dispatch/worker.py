@@ -65,36 +65,6 @@ if TYPE_CHECKING:
 __all__ = ["DispatchWorker", "Work", "tell_progress"]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Settings:
-    """The settings of a worker.
-
-    Attributes:
-        bus: The bus.
-        handler: The handler; a registry has only some tasks.
-        topics: The names of topics.
-        served: The topics from which it takes runs. The value is the task to which the
-            topic belongs; None: the topic is for all tasks of a queue.
-        max_workers: The most handlers that run at once.
-        limits: The most runs at once of some tasks, by their names.
-        name: The worker's name.
-        patience: How long after its stop it still tries to send the ends of runs.
-        short_patience: How long it still tries to send that it accepted a run.
-        clock: The clock.
-    """
-
-    bus: MessageBus
-    handler: Callable[[Any], object]
-    topics: Topics
-    served: Mapping[str, str | None]
-    max_workers: int
-    limits: Mapping[str, int]
-    name: str
-    patience: timedelta = timedelta(minutes=10)
-    short_patience: timedelta = timedelta(seconds=5)
-    clock: Clock = field(default_factory=SystemClock)
-
-
 _MOST_ENDED = 1000
 _MOST_BYTES_KEPT = 4 * 1024 * 1024
 
@@ -139,7 +109,7 @@ class Places:
     Args:
         most: The most runs at once.
         limits: The most runs at once of some tasks, by their names.
-        topics: The topics, as ``Settings.served`` has them.
+        topics: The topics, as ``BusTransport.served`` has them.
     """
 
     def __init__(
@@ -461,7 +431,7 @@ def served_topics(
     handler: object,
     topic_per_task: bool | Collection[str],
 ) -> Mapping[str, str | None]:
-    """The topics from which a worker takes runs, as ``Settings.served`` has them.
+    """The topics from which a worker takes runs, as ``BusTransport`` has them.
 
     Args:
         topics: The names of topics.
@@ -561,6 +531,7 @@ def checked_limits(limits: object, handler: object) -> Mapping[str, int]:
 _CANCELS = 100
 
 
+@dataclass(kw_only=True, eq=False)
 class BusTransport(Transport[Taken]):
     """Takes runs from a bus, and publishes the statuses of runs.
 
@@ -568,35 +539,54 @@ class BusTransport(Transport[Taken]):
     the event loop, which alone uses its state.
 
     Args:
-        settings: The settings of the worker.
+        bus: The bus.
+        handler: The handler; a registry has only some tasks.
+        topics: The names of topics.
+        served: The topics from which it takes runs. The value is the task to which the
+            topic belongs; None: the topic is for all tasks of a queue.
+        max_workers: The most handlers that run at once.
+        limits: The most runs at once of some tasks, by their names.
+        name: The worker's name.
+        patience: How long after its stop it still tries to send the ends of runs.
+        short_patience: How long it still tries to send that it accepted a run.
+        clock: The clock.
     """
 
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
+    bus: MessageBus
+    handler: Callable[[Any], object]
+    topics: Topics
+    served: Mapping[str, str | None]
+    max_workers: int
+    limits: Mapping[str, int]
+    name: str
+    patience: timedelta = timedelta(minutes=10)
+    short_patience: timedelta = timedelta(seconds=5)
+    clock: Clock = field(default_factory=SystemClock)
+
+    def __post_init__(self) -> None:
         self._taken: dict[Key, Taken] = {}
         self._ended = Ended()
-        self._log = PacedLog(_LOG, settings.clock)
-        self._places = Places(settings.max_workers, settings.limits, settings.served)
+        self._log = PacedLog(_LOG, self.clock)
+        self._places = Places(self.max_workers, self.limits, self.served)
         self._subscriptions: dict[str, Subscription] = {}
         self._prefetch: dict[str, int] = {}
 
     def open(self, loop: Loop) -> None:
         """Subscribe to the topics."""
         super().open(loop)
-        settings, bus = self._settings, self._settings.bus
         self._events = asyncio.get_running_loop()
-        self._sender = Sender(bus, settings.topics.statuses, self._events)
+        self._sender = Sender(self.bus, self.topics.statuses, self._events)
         with ExitStack() as stack:
             stack.callback(self._log.close)
             stack.callback(self._close_sender)
-            topic = settings.topics.control(settings.name)
+            topic = self.topics.control(self.name)
             hear = partial(self._soon, self._hear_cancel)
-            subscription = bus.subscribe(topic, hear, prefetch=_CANCELS, own=True)
+            subscription = self.bus.subscribe(topic, hear, prefetch=_CANCELS, own=True)
             stack.callback(subscription.close)
-            for topic in settings.served:
+            for topic in self.served:
                 hear = partial(self._soon, partial(self._hear_run, topic))
                 prefetch = self._places.prefetch(topic)
-                subscription = bus.subscribe(topic, hear, prefetch=prefetch)
+                subscription = self.bus.subscribe(topic, hear, prefetch=prefetch)
                 stack.callback(subscription.close)
                 self._subscriptions[topic] = subscription
                 self._prefetch[topic] = prefetch
@@ -634,7 +624,10 @@ class BusTransport(Transport[Taken]):
             delivery.reject(requeue=False)
             return
         if (known := self._taken.get(taken.key)) is not None:
-            self._hear_again(known, delivery)
+            if known.deliveries:
+                known.deliveries.append(delivery)
+            else:
+                delivery.ack()
         elif (last := self._ended.get(taken.key)) is not None:
             self._sender.put(last)
             delivery.ack()
@@ -650,16 +643,9 @@ class BusTransport(Transport[Taken]):
             self._resize()
             self._loop.begin(taken)
 
-    def _hear_again(self, known: Taken, delivery: SafeDelivery) -> None:
-        """Handle a duplicate of a run that this worker has."""
-        if known.deliveries:
-            known.deliveries.append(delivery)
-        else:
-            delivery.ack()
-
     def _trouble(self, taken: Taken) -> str | None:
         """Why this worker cannot run it now; None: it can."""
-        name, task = self._settings.name, taken.run.task
+        name, task = self.name, taken.run.task
         if not self._knows(task):
             return NAMELESS if task is None else f"{name} has no handler for {task!r}"
         if not self._places.room(taken.topic, task):
@@ -667,7 +653,7 @@ class BusTransport(Transport[Taken]):
         return None
 
     def _knows(self, task: str | None) -> bool:
-        handler = self._settings.handler
+        handler = self.handler
         if isinstance(handler, HandlerRegistry):
             return task is not None and task in handler
         return True
@@ -706,7 +692,7 @@ class BusTransport(Transport[Taken]):
     async def accept(self, given: Taken) -> bool:
         """Send that it is accepted; the bus keeps its message until it has that."""
         accepted = self._status(given, Said.ACCEPTED)
-        is_ours = await self._send(accepted, self._settings.short_patience)
+        is_ours = await self._send(accepted, self.short_patience)
         for each in given.deliveries:
             if is_ours:
                 each.ack()
@@ -757,7 +743,7 @@ class BusTransport(Transport[Taken]):
 
     async def _end(self, given: Taken, last: Status) -> None:
         self._ended.add(given.key, last)
-        await self._send(last, self._settings.patience)
+        await self._send(last, self.patience)
 
     def _status(self, taken: Taken, said: Said, **more: Any) -> Status:
         """Make a status of a run, at the present time."""
@@ -765,8 +751,8 @@ class BusTransport(Transport[Taken]):
             status=said,
             instance_id=taken.key.instance_id,
             attempt=taken.key.attempt,
-            worker=self._settings.name,
-            at=self._settings.clock.now(),
+            worker=self.name,
+            at=self.clock.now(),
             **more,
         )
 
@@ -858,7 +844,8 @@ class DispatchWorker(BaseWorker):
         # This checks its length.
         topics.control(checked_name(name))
         names = checked_queues(queues)
-        settings = Settings(
+        transport = partial(
+            BusTransport,
             bus=bus,
             handler=handler,
             topics=topics,
@@ -869,6 +856,4 @@ class DispatchWorker(BaseWorker):
         )
         for text in unserved_texts(names, handler, topic_per_task):
             _LOG.warning(text)
-        super().__init__(
-            partial(BusTransport, settings), handler, log=_LOG, telemetry=telemetry
-        )
+        super().__init__(transport, handler, log=_LOG, telemetry=telemetry)

@@ -12,7 +12,7 @@ import pytest
 
 from go_scheduler.clock import ZERO
 from go_scheduler.dispatch import DispatchWorker, Run, Topics, open_bus
-from go_scheduler.dispatch.worker import BusTransport, Settings
+from go_scheduler.dispatch.worker import BusTransport
 from go_scheduler.errors import BusUnavailableError
 from go_scheduler.testing import ManualClock
 from go_scheduler.working.worker import Loop
@@ -46,7 +46,7 @@ class Living:
     ) -> None:
         self.one, self.bus, self.held = one, bus, Held()
         given: dict[str, Any] = {"max_workers": 2, "limits": {}, **more}
-        settings = Settings(
+        transport = BusTransport(
             bus=bus,
             handler=self.held,
             topics=one.topics,
@@ -54,7 +54,7 @@ class Living:
             name=NAME,
             **given,
         )
-        self.loop = Loop(BusTransport(settings), self.held, log=LOG, grace=grace)
+        self.loop = Loop(transport, self.held, log=LOG, grace=grace)
         self.loop.start()
 
     def begin_unaccepted(self) -> Run:
