@@ -29,6 +29,7 @@ from go_scheduler.running.remote_runs import (
     HandedOut,
     Success,
     lets_others_run,
+    progress_text,
     result_text,
 )
 from go_scheduler.settings import checked_queues
@@ -742,20 +743,36 @@ class LongPoll:
         return [self._work(each, tokens, caller) for each in found]
 
     async def heartbeat(
-        self, instance_id: UUID, token: str, caller: Caller
+        self, instance_id: UUID, token: str, caller: Caller, *, progress: object = None
     ) -> Extension:
         """Keep a run for another lease; see ``extend``."""
-        return await self.extend(instance_id, token, caller, by=self._lease)
+        return await self.extend(
+            instance_id, token, caller, by=self._lease, progress=progress
+        )
 
     async def extend(
-        self, instance_id: UUID, token: str, caller: Caller, *, by: timedelta
+        self,
+        instance_id: UUID,
+        token: str,
+        caller: Caller,
+        *,
+        by: timedelta,
+        progress: object = None,
     ) -> Extension:
         """Keep a run for so long from now, unless it is kept for longer already.
+
+        Args:
+            instance_id: The instance.
+            token: The token of its run.
+            caller: Who asks.
+            by: How long.
+            progress: How far it has come, a JSON value; None: as it was.
 
         Returns:
             Whether it is to go on, or to stop as somebody has cancelled it.
 
         Raises:
+            ConfigurationError: The progress is too long, or no store can keep it.
             Problem: 403, the token is not theirs; 409, the run is lost.
             StoreError: The store is away.
         """
@@ -763,7 +780,13 @@ class LongPoll:
         instance = self._handed_out.get(claim)
         # By then its next heartbeat has come, and hears that it has timed out.
         grace = self._lease / 3 + GRACE
-        run = Extending(claim=claim, by=by, instance=instance, grace=grace)
+        run = Extending(
+            claim=claim,
+            by=by,
+            instance=instance,
+            grace=grace,
+            progress=progress_text(progress),
+        )
         answer = await self._reported.extend(run)
         if answer is Extension.LOST:
             raise lost()
