@@ -47,6 +47,7 @@ def json_of(value: object) -> Mapping[str, Any]:
     if isinstance(value, Mapping):
         return value
     # Imported here, as it takes long.
+    from go_scheduler.client.backfilling import Backfill
     from go_scheduler.http.bodies import definitions, instances
     from go_scheduler.triggers.previews import PreviewedTime
     from go_scheduler.why.answer import Why
@@ -54,6 +55,7 @@ def json_of(value: object) -> Mapping[str, Any]:
     answers: Mapping[type, Any] = {
         TaskDefinition: definitions.DefinitionAnswer,
         TaskInstance: instances.InstanceAnswer,
+        Backfill: instances.BackfillAnswer,
         NodeInfo: instances.NodeAnswer,
         PreviewedTime: instances.PreviewedAnswer,
         Why: instances.WhyAnswer,
@@ -222,6 +224,7 @@ def definition_lines(definition: TaskDefinition) -> Sequence[str]:
     return _lines(
         {
             "definition": definition.id,
+            "key": definition.key,
             "name": definition.name,
             "runs": definition.trigger,
             "state": definition.state.value,
@@ -256,7 +259,7 @@ def instance_lines(instance: TaskInstance, runs: Sequence[TaskRun]) -> Sequence[
     lines = _lines(
         {
             "instance": instance.id,
-            "name": instance.definition.name,
+            "name": instance.definition.label,
             "definition": instance.definition.id,
             "state": instance.state.value,
             "fire time": instance.fire_time,

@@ -234,14 +234,27 @@ class Value(TypeDecorator[Any]):
 
 
 def write_policies(definition: TaskDefinition) -> str:
-    """Those that are not the default, as ``load_policies`` reads them."""
+    """The key, and what is not the default, as ``read_contents`` reads them."""
     values = _policies_of(definition)
-    if values == _DEFAULTS:
+    key = definition.key
+    if values == _DEFAULTS and key is None:
         return "{}"
     policies = zip(_READERS, values, _DEFAULTS, strict=True)
-    return to_text(
-        {name: _dump(value) for name, value, default in policies if value != default}
-    )
+    given = {
+        name: _dump(value) for name, value, default in policies if value != default
+    }
+    return to_text(given if key is None else {**given, "key": key})
+
+
+def without_key(policies: str) -> tuple[str, str | None]:
+    """The policies that many definitions have in common, and the key of this one."""
+    if '"key"' not in policies:
+        return policies, None
+    given = json.loads(policies)
+    key = given.pop("key", None)
+    if key is not None:
+        check_type("key", key, str)
+    return to_text(given), key
 
 
 # Most definitions have those of others, or none.
@@ -371,6 +384,7 @@ class Contents(NamedTuple):
     metadata: Mapping[str, JSON]
     trigger: Trigger
     policies: str
+    key: str | None = None
 
 
 class ContentsRow(NamedTuple):
@@ -420,9 +434,10 @@ def read_contents(row: ContentsRow | Row[Any] | None) -> Contents:
     try:
         state = read_value(row.trigger_state)
         metadata = read_object(row.metadata)
-        load_policies(row.policies)
+        policies, key = without_key(row.policies)
+        load_policies(policies)
         trigger = load_trigger(row.trigger_kind, state)
-        return Contents(row.name, metadata, trigger, row.policies)
+        return Contents(row.name, metadata, trigger, policies, key)
     # A row that was written by other means than this package may hold anything.
     except Exception as error:
         return _unreadable(str(row.trigger_kind), state, str(error), name=row.name)
@@ -457,6 +472,7 @@ def read_definition(
     return _definition(
         contents.trigger,
         row.id,
+        contents.key,
         *named,
         contents.metadata,
         *limits,
