@@ -264,8 +264,8 @@ def check_id(value: object) -> None:
     """
     if isinstance(value, str):
         raise ConfigurationError(
-            f"id must be a UUID, not {shown(value)}: TaskDefinition.id_for() makes one"
-            " of a text, always the same"
+            f"id must be a UUID, not {shown(value)}: give a text as key, which makes"
+            " the same id each time"
         )
     check_type("id", value, UUID)
 

@@ -71,7 +71,6 @@ class Creation:
             catch_up=settings.catch_up,
             jitter=settings.jitter,
         )
-        self._jitter = settings.jitter
         self._guards = [guard() for _ in range(2)]
         planner, in_the_background = (Planner(store, each) for each in self._guards)
         self._definitions = DefinitionScheduler(
@@ -125,12 +124,13 @@ class Creation:
         # It is called no sooner for that.
         until = now + self._clock.round_trip
         is_due = at is not None and at <= until and not definition.paused
-        if not is_due or not _is_plain(definition, self._jitter):
+        if not is_due or not _is_plain(definition):
             return None
         firings = self._guards[0].plan(
             [definition], now=now, until=until, failed=lambda *_: None
         )
-        return next((each for each in firings if each.skipped is None), None)
+        at_once = (e for e in firings if e.skipped is None and not e.execute_times)
+        return next(at_once, None)
 
     def tell_fired(self, firing: Firing) -> None:
         """Tell of a first step that was taken."""
@@ -142,11 +142,9 @@ class Creation:
         return len(set().union(*(each.hanging() for each in self._guards)))
 
 
-def _is_plain(definition: TaskDefinition, jitter: timedelta | None) -> bool:
-    """Whether it is new, runs once, at once and without a slot, by our own trigger."""
-    if definition.jitter is not None:
-        jitter = definition.jitter
+def _is_plain(definition: TaskDefinition) -> bool:
+    """Whether it is new, runs once and needs no slot, by a trigger of our own."""
     trigger = definition.trigger
     runs_once = is_own(trigger) and not (trigger.recurring or trigger.waits)
     is_new = definition.revision is None
-    return runs_once and is_new and not jitter and not uses_slot(definition)
+    return runs_once and is_new and not uses_slot(definition)

@@ -17,18 +17,14 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
 
-def jitter_of(
-    definition: TaskDefinition, fire_time: datetime, default: timedelta | None = None
-) -> timedelta:
+def jitter_of(definition: TaskDefinition, fire_time: datetime) -> timedelta:
     """From zero up to its ``jitter``: the same on each node and at any time.
 
     Args:
         definition: By its id, so that many of one schedule are spread.
         fire_time: Each has its own.
-        default: If the definition does not say.
     """
-    most = default if definition.jitter is None else definition.jitter
-    if not most:
+    if not definition.jitter:
         return ZERO
     instant = (fire_time - _EPOCH) // _MICROSECOND
     key = definition.id.bytes + instant.to_bytes(8, signed=True)
@@ -36,7 +32,7 @@ def jitter_of(
     from hashlib import blake2b
 
     drawn = int.from_bytes(blake2b(key, digest_size=8).digest())
-    return drawn % (most // _MICROSECOND + 1) * _MICROSECOND
+    return drawn % (definition.jitter // _MICROSECOND + 1) * _MICROSECOND
 
 
 def latest_fire_time(trigger: Trigger, low: datetime, until: datetime) -> datetime:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
@@ -18,6 +19,7 @@ from go_scheduler.firing.steps import (
     within_queue,
 )
 from go_scheduler.formatting import shown
+from go_scheduler.models.values import changed
 from go_scheduler.policies import CatchUp
 from go_scheduler.stores.base import count_unstarted
 from go_scheduler.stores.filters import Filter
@@ -159,6 +161,11 @@ class _Question(NamedTuple):
 
     def answer(self, definition: TaskDefinition, most: int) -> Firing | Exception:
         """The step of a definition of so many fire times at most, or its error."""
+        if definition.jitter is None and self.jitter is not None:
+            found = self.answer(changed(definition, jitter=self.jitter), most)
+            if isinstance(found, Exception):
+                return found
+            return replace(found, definition=definition)
         try:
             return plan(
                 definition,

@@ -174,7 +174,6 @@ def plan(
     now: datetime,
     until: datetime,
     catch_up: CatchUp = CatchUp(),
-    jitter: timedelta | None = None,
     most: int = MOST_FIRE_TIMES,
     last: LastFired | None = None,
 ) -> Firing:
@@ -189,7 +188,6 @@ def plan(
         now: The store's time.
         until: How far ahead to go.
         catch_up: If the definition does not say.
-        jitter: Likewise.
         most: The most missed fire times to count one by one, and the most to create.
         last: What has fired last of it, needed if its ``next_fire_time`` was computed
             by other data of a time zone.
@@ -203,10 +201,8 @@ def plan(
     trigger, fire_time = definition.trigger, definition.next_fire_time
     if fire_time is None:
         raise StoreError("its stored next_fire_time cannot be read")
-    if definition.jitter is not None:
-        jitter = definition.jitter
     if trigger.waits:
-        return _firing(definition, [fire_time], jitter=jitter)
+        return _firing(definition, [fire_time])
     if last is not None:
         fire_time = replaced(trigger, fire_time, until, last)
     elif is_displaced(trigger, fire_time, until):
@@ -214,12 +210,12 @@ def plan(
     catch_up = definition.catch_up or catch_up
     if definition.overdue:
         catch_up = catch_up.dropping_alone
-    spread = jitter or ZERO
+    spread = definition.jitter or ZERO
     missed, following = _missed(trigger, fire_time, catch_up, now - spread, most)
     fire_times: list[datetime] = []
     looked_at = 0
     while following is not None and following <= until and looked_at < most:
-        late = now - following - jitter_of(definition, following, jitter)
+        late = now - following - jitter_of(definition, following)
         if catch_up.each is not None and late > catch_up.each:
             missed = and_missed(missed, following)
         else:
@@ -227,11 +223,11 @@ def plan(
         following = next_fire_time_of(trigger, following)
         looked_at += 1
     if missed is None:
-        return _firing(definition, fire_times, following, jitter=jitter)
+        return _firing(definition, fire_times, following)
     latest = missed.last
     coming = fire_times if following is None else [*fire_times, following]
     instead = any(latest < each <= now for each in coming)
-    late = now - latest - jitter_of(definition, latest, jitter)
+    late = now - latest - jitter_of(definition, latest)
     skipped: Missed | None = missed
     if not instead and _runs(catch_up, late):
         skipped, instead = missed.without_last(), True
@@ -240,7 +236,7 @@ def plan(
             following = fire_times.pop()
     reason = catch_up.why_not(_INSTEAD if instead else None)
     record = None if skipped is None else _record(definition, skipped, reason)
-    return _firing(definition, fire_times, following, record, jitter=jitter)
+    return _firing(definition, fire_times, following, record)
 
 
 def _missed(
@@ -275,14 +271,10 @@ def _firing(
     fire_times: Sequence[datetime],
     next_fire_time: datetime | None = None,
     skipped: Skipped | None = None,
-    *,
-    jitter: timedelta | None,
 ) -> Firing:
     execute_times: Iterable[datetime] = ()
-    if jitter:
-        execute_times = (
-            each + jitter_of(definition, each, jitter) for each in fire_times
-        )
+    if definition.jitter:
+        execute_times = (each + jitter_of(definition, each) for each in fire_times)
     return Firing(
         definition=definition,
         fire_times=tuple(fire_times),

@@ -11,6 +11,8 @@ from uuid import UUID, uuid4
 
 import pytest
 from fastapi import FastAPI
+from starlette.applications import Starlette
+from starlette.routing import Mount
 
 from go_scheduler import (
     CronTrigger,
@@ -172,6 +174,15 @@ def test_lists_and_explanations_take_a_key(http: Calling) -> None:
         "next": None,
     }
     assert field_of(http.get("/v1/why?definition_id=%00")) == "definition_id"
+
+
+def test_a_key_with_slashes_is_one_below_a_path_as_well(app: FastAPI) -> None:
+    with Calling(Starlette(routes=[Mount("/our jobs", app)])) as http:
+        path = f"/our%20jobs{PATH}/a%2Fb"
+        assert http.put(path, json={"trigger": DAILY}).json()["key"] == "a/b"
+        asked = {"at": "2030-01-01T00:00:00+02:00"}
+        assert http.get(f"{path}/why", params=asked).is_success
+        assert is_problem(http.get(f"/our%20jobs{PATH}/a/b"), 404, "no-path")
 
 
 def test_a_put_by_a_key_makes_it_and_no_change_takes_it(http: Calling) -> None:

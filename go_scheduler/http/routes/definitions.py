@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, Any
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 from uuid import UUID, uuid4
 
 from fastapi import APIRouter, Body, Header, Query, Request, Response
@@ -291,7 +291,9 @@ class _Route(APIRoute):
         sent: bytes = scope.get("raw_path") or b""
         if b"%" not in sent:
             return super().matches(scope)
-        match, found = super().matches({**scope, "path": sent.decode("latin-1")})
+        root = quote(scope.get("root_path", ""))
+        as_sent = {**scope, "path": sent.decode("latin-1"), "root_path": root}
+        match, found = super().matches(as_sent)
         if "id" in (given := found.get("path_params", {})):
             given["id"] = unquote(given["id"])
         return match, found
