@@ -172,7 +172,6 @@ class _Question(NamedTuple):
                 now=self.now,
                 until=self.until,
                 catch_up=self.catch_up,
-                jitter=self.jitter,
                 most=most,
                 last=self.last.get(definition.id),
             )
