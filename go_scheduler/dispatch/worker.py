@@ -57,9 +57,8 @@ if TYPE_CHECKING:
 
     from go_scheduler.dispatch.bus import Delivery, Subscription
     from go_scheduler.events.listening import Instrument
-    from go_scheduler.json import JSON
     from go_scheduler.models import TaskInstance
-    from go_scheduler.working.worker import Ending
+    from go_scheduler.working.worker import Ask, Ending
 
 
 __all__ = ["DispatchWorker", "Work", "tell_progress"]
@@ -195,12 +194,7 @@ class Taken(Given):
     place = "a worker on a bus"
     recorder = "the scheduler"
 
-    def __init__(
-        self,
-        run: Run,
-        topic: str,
-        ask: Callable[[Given, timedelta | None, JSON], None],
-    ) -> None:
+    def __init__(self, run: Run, topic: str, ask: Ask) -> None:
         lease = max(run.heartbeat_timeout.total_seconds(), 3 * _SHORTEST_BEAT)
         super().__init__(_work_of(run), lease, ask, run.timeout)
         self.run = run

@@ -47,9 +47,8 @@ if TYPE_CHECKING:
         Sequence,
     )
 
-    from go_scheduler.json import JSON
     from go_scheduler.running.outcomes import Failure
-    from go_scheduler.working.worker import Ending
+    from go_scheduler.working.worker import Ask, Ending
 
     Token = str | Callable[[], str] | None
 
@@ -72,11 +71,7 @@ class Given(worker.Given):
     place = "a worker of an HTTP server"
     recorder = "the server"
 
-    def __init__(
-        self,
-        item: Mapping[str, Any],
-        ask: Callable[[worker.Given, timedelta | None, JSON], None],
-    ) -> None:
+    def __init__(self, item: Mapping[str, Any], ask: Ask) -> None:
         super().__init__(_work_of(item), item["lease"], ask)
         self.token: str = item["token"]
         self.pauses = Pauses(self.lease / 3)

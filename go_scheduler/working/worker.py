@@ -15,9 +15,18 @@ from concurrent.futures import Future
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from functools import cached_property, partial
+from functools import cached_property
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Self, TypeVar
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    Generic,
+    NamedTuple,
+    Self,
+    TypeAlias,
+    TypeVar,
+)
 from uuid import UUID, uuid4
 
 from go_scheduler.checks import check_at_least, check_name, check_takes_one, check_type
@@ -203,6 +212,9 @@ class Ending(NamedTuple):
     result: JSON = None
 
 
+Ask: TypeAlias = "Callable[[Given, timedelta | None, JSON], None]"
+
+
 class Given:
     """A run that a worker has, as ``current_run()`` shows it.
 
@@ -222,6 +234,7 @@ class Given:
         began_at: When its handler was called, by this machine's clock.
         ended_at: When that returned, likewise.
         keeping: Sends its heartbeats.
+        task: What is executed for it on the event loop of handlers; None: nothing is.
     """
 
     joined = False
@@ -235,7 +248,7 @@ class Given:
         self,
         work: Work,
         lease: float,
-        ask: Callable[[Given, timedelta | None, JSON], None],
+        ask: Ask,
         timeout: timedelta | None = None,
     ) -> None:
         self.work = work
@@ -245,6 +258,7 @@ class Given:
         self.cancel_requested = False
         self.is_to_end = self.was_ended = False
         self.progress: JSON = None
+        self.task: asyncio.Task[Any] | None = None
         self._ask = ask
 
     @cached_property
@@ -324,8 +338,6 @@ class Calling:
         self._threads = self._busy = 0
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
-        # Of those that execute something there.
-        self._ends: dict[Given, Callable[[], object]] = {}
 
     async def call(self, given: Given) -> Ending:
         """Call it; answers what came of it."""
@@ -354,10 +366,9 @@ class Calling:
         It is ``was_ended`` from then on; what runs on a thread goes on.
         """
         given.is_to_end = True
-        end = self._ends.get(given)
-        if end is not None:
+        if given.task is not None and not given.task.done():
             given.was_ended = True
-            end()
+            self._event_loop().call_soon_threadsafe(given.task.cancel)
 
     def stop(self) -> None:
         """Let the threads end once they are free."""
@@ -386,7 +397,6 @@ class Calling:
         except BaseException as error:
             return Ending(failure_of(error, callers=_CALLERS))
         finally:
-            self._ends.pop(given, None)
             leave_run(token)
 
     async def _call_async(self, argument: Any, given: Given) -> Ending:
@@ -399,8 +409,6 @@ class Calling:
         # SystemExit would end the event loop, and with it every other handler.
         except BaseException as error:
             return Ending(failure_of(error, callers=_CALLERS))
-        finally:
-            del self._ends[given]
 
     async def _await(self, result: Awaitable[object], given: Given) -> object:
         """Await what a sync handler returned."""
@@ -412,10 +420,7 @@ class Calling:
 
         Cancelled before it has begun, it would never await what it was given.
         """
-        task = asyncio.current_task()
-        assert task is not None
-        cancel = partial(self._event_loop().call_soon_threadsafe, task.cancel)
-        self._ends[given] = cancel
+        given.task = asyncio.current_task()
         # Noted first: whoever ends it now finds that, or has said so before.
         if given.is_to_end:
             self.end(given)
@@ -554,11 +559,10 @@ class Loop:
         self._grace = grace.total_seconds()
         self._over: Future[None] = Future()
         self._runs: set[asyncio.Task[Any]] = set()
-        self._ready = threading.Event()
+        self._opened: Future[None] = Future()
         self._thread = threading.Thread(
             target=self._run, name="go_scheduler worker", daemon=True
         )
-        self._refused: Exception | None = None
         self.error: BaseException | None = None
 
     def start(self) -> None:
@@ -568,10 +572,7 @@ class Loop:
             Exception: It cannot begin, and is over.
         """
         self._thread.start()
-        self._ready.wait()
-        if self._refused is not None:
-            self._thread.join()
-            raise self._refused
+        self._opened.result()
 
     def request_stop(self) -> None:
         """Take no more work; what runs is awaited."""
@@ -617,8 +618,7 @@ class Loop:
         try:
             if not await self._transport.accept(given):
                 return
-            ends = self.stopping.done() or given.cancel_requested or given.lost
-            if not ends:
+            if not (self.stopping.done() or given.cancel_requested or given.lost):
                 ending = await self._call(given)
         finally:
             self._transport.leave(given)
@@ -634,15 +634,17 @@ class Loop:
         given.began_at = _CLOCK.now()
         self._transport.begin(given)
         given.keeping = asyncio.create_task(self._keep(given))
-        timing_out = None
+        timers = []
         if given.timeout is not None:
-            seconds = given.timeout.total_seconds()
-            timing_out = asyncio.create_task(self._time_out(given, seconds))
+            seconds, later = given.timeout.total_seconds(), self._loop.call_later
+            timers.append(later(seconds, self._calling.end, given))
+            # A thread cannot be ended: the scheduler gives it up at this heartbeat.
+            timers.append(later(seconds + self._grace, self._ask, given, None, None))
         try:
             ending = await self._calling.call(given)
         finally:
-            if timing_out is not None:
-                timing_out.cancel()
+            for each in timers:
+                each.cancel()
         # The clock may have been set back.
         given.ended_at = max(given.began_at, _CLOCK.now())
         failure = ending.failure
@@ -654,13 +656,6 @@ class Loop:
         id, attempt = given.work.instance_id, given.work.attempt
         self._log.warning("%s, attempt %d, has failed:\n%s", id, attempt, failure.error)
         return Ending(failure)
-
-    async def _time_out(self, given: Given, seconds: float) -> None:
-        await asyncio.sleep(seconds)
-        self._calling.end(given)
-        await asyncio.sleep(self._grace)
-        # A thread cannot be ended. The scheduler gives the run up at this heartbeat.
-        await self._transport.keep(given)
 
     async def _keep(self, given: Given) -> None:
         seconds = given.lease / 3
@@ -684,10 +679,9 @@ class Loop:
         try:
             self._transport.open(self)
         except Exception as error:
-            self._refused = error
+            self._opened.set_exception(error)
             raise
-        finally:
-            self._ready.set()
+        self._opened.set_result(None)
         taking = asyncio.create_task(self._transport.take())
         try:
             await _first(taking, self.stopping)
@@ -749,8 +743,9 @@ class BaseWorker:
         log: logging.Logger,
         telemetry: Instrument | None,
     ) -> None:
-        self._transport = transport
-        self._new_loop = partial(Loop, handler=handler, log=log, telemetry=telemetry)
+        self._new_loop: Callable[[], Loop] = lambda: Loop(
+            transport(), handler, log=log, telemetry=telemetry
+        )
         self._lock = threading.Lock()
         self._loop: Loop | None = None
 
@@ -828,7 +823,7 @@ class BaseWorker:
     def _started(self, ended: Callable[[], None]) -> Loop:
         with self._lock:
             if self._loop is None or self._loop.join(0):
-                self._loop, loop = None, self._new_loop(self._transport())
+                self._loop, loop = None, self._new_loop()
                 loop.start()
                 self._loop = loop
             self._loop.when_over(ended)

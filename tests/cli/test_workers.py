@@ -146,7 +146,7 @@ def test_the_options_of_a_worker_on_a_bus_are_those_of_the_class(
     shell("dispatch-worker", registry, where=False)
     words = ["--namespace", "mine", "--topic-per-task", "send"]
     shell("dispatch-worker", registry, *words, where=False)
-    transports: list[Any] = [each._transport() for each in made]
+    transports: list[Any] = [each._new_loop()._transport for each in made]
     first, second, third, fourth, fifth = transports
     assert (first.max_workers, first.name) == (3, "N")
     assert first.limits == {"send": 2, "wait": 1}

@@ -16,7 +16,7 @@ from datetime import timedelta
 from itertools import takewhile
 from select import POLLIN, poll
 from ssl import SSLSocket
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from amqp.exceptions import AccessRefused, ChannelError, NotFound
 
@@ -323,22 +323,12 @@ class Posting:
             self.outcome.set_exception(raised)
 
 
-class Outlet(Protocol):
-    """Sends messages over one connection.
+class PlainOutlet:
+    """Sends to a broker that has stored a message when the call returns.
 
     Attributes:
-        unconfirmed: The messages that are sent and not confirmed, by their numbers.
+        unconfirmed: None.
     """
-
-    unconfirmed: dict[int, Posting]
-
-    def send(self, posting: Posting) -> None:
-        """Send a message; its outcome follows later."""
-        ...
-
-
-class PlainOutlet:
-    """Sends to a broker that has stored a message when the call returns."""
 
     def __init__(self, wire: Wire) -> None:
         self._channel = wire.channel()
@@ -361,6 +351,10 @@ class ConfirmedOutlet:
         queue_type: The type of queues that do not exist yet.
         again: Called with a message for which the broker had no queue, to send it
             again.
+
+    Attributes:
+        unconfirmed: The messages that are sent and not confirmed, by their number on
+            this channel, in their order.
     """
 
     def __init__(
@@ -374,7 +368,6 @@ class ConfirmedOutlet:
         self._channel.events["basic_ack"].add(self._acked)
         self._channel.events["basic_nack"].add(self._nacked)
         self._channel.events["basic_return"].add(self._returned)
-        # By their number on this channel, in their order.
         self.unconfirmed: dict[int, Posting] = {}
         self._sent = 0
 
@@ -463,7 +456,7 @@ class Publisher(Line):
         self._oldest_since = ZERO
         self._down: Exception | None = None
         self._started = False
-        self._outlet: Outlet | None = None
+        self._outlet: PlainOutlet | ConfirmedOutlet | None = None
 
     @property
     def is_up(self) -> bool:
