@@ -21,7 +21,13 @@ if TYPE_CHECKING:
 _ROOT = Path(__file__).parents[1]
 _RESULTS = _ROOT / "benchmarks/results"
 _DOCS = _ROOT / "docs"
-PAGES = ("benchmarks.md", "how-far-it-goes.md")
+PAGES = (
+    "benchmarks.md",
+    "benchmark-throughput.md",
+    "benchmark-lateness.md",
+    "benchmark-setup.md",
+    "how-far-it-goes.md",
+)
 
 
 def main() -> None:

@@ -245,9 +245,18 @@ def test_the_reminders_are_also_taken_from_the_arguments(tmp_path: Path) -> None
 
 @pytest.mark.slow
 def test_the_readmes_program_prints_what_it_says(tmp_path: Path) -> None:
-    [(_, output), *_] = blocks(README, "text")
+    output = next(text for title, text in blocks(README, "text") if not title)
     [(_, shown), *_] = blocks(README, "python")
     assert run_python("-c", shown, cwd=tmp_path) == output.strip()
+
+
+def test_the_readme_shows_what_an_example_prints() -> None:
+    [(path, shown)] = [each for each in blocks(README, "text") if each[0]]
+    assert shown in shown_output(ROOT / path) + "\n"
+
+
+def test_the_readme_has_two_screens() -> None:
+    assert len(README.read_text().splitlines()) <= 190
 
 
 @pytest.mark.documentation

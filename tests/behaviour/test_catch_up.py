@@ -252,7 +252,7 @@ def test_what_was_missed_while_it_was_paused_says_so(world: World) -> None:
     assert any("the printer is away" in each.reason for each in skipped(world))
 
 
-CONCEPTS = (Path(__file__).parents[2] / "docs/concepts.md").read_text()
+MISSED = (Path(__file__).parents[2] / "docs/missed.md").read_text()
 HALF_PAST = 7 * HOUR / 2
 WINDOWS = {"schedule_window": MINUTE, "runner_window": MINUTE}
 """As nothing is to happen for hours."""
@@ -278,7 +278,7 @@ ROWS = [
     Row(*found)
     for found in re.findall(
         r"^\| `(CatchUp\(.*\))` \| (.+?) \| (.+?) \| (.+?) \| (.+?) \|$",
-        CONCEPTS,
+        MISSED,
         re.MULTILINE,
     )
 ]

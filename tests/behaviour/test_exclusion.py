@@ -31,7 +31,7 @@ from tests.behaviour.house import LEASE, SECOND, World, at, once, seconds, sever
 if TYPE_CHECKING:
     from go_scheduler import Scheduler
 
-CONCEPTS = (Path(__file__).parents[2] / "docs/concepts.md").read_text()
+OVERLAP = (Path(__file__).parents[2] / "docs/overlap.md").read_text()
 KINDS = (InstanceParked, InstanceUnparked, InstanceSkipped, InstanceReplaced)
 
 
@@ -146,7 +146,7 @@ def test_replace_waits_no_longer_than_expire_after(world: World) -> None:
 
 
 def test_each_row_of_the_table_in_the_documentation_has_a_test_of_its_name() -> None:
-    rows = re.findall(r"^\| `([A-Z_]+)` \| .+ \|$", CONCEPTS, re.MULTILINE)
+    rows = re.findall(r"^\| `([A-Z_]+)` \| .+ \|$", OVERLAP, re.MULTILINE)
     assert rows == [each.name for each in Overlap]
     for row in rows:
         assert any(each.startswith(f"test_{row.lower()}") for each in globals()), row

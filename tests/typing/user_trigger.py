@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class FullMoonTrigger(Trigger):
-    """The six lines of the README."""
+    """Has what every trigger has to have, and no more."""
 
     kind: ClassVar[str] = "typing.full_moon"
 
