@@ -200,7 +200,7 @@ class TimedOut:
     failing: Failing
 
 
-def kept_by(
+def lease_or_timeout(
     each: Extending | Reporting,
     instance: TaskInstance | None,
     *,
@@ -644,7 +644,9 @@ class RemoteRuns:
             if id in read:
                 instance = found.get(id)
             timeout = None if instance is None else self._defaults.timeout_of(instance)
-            kept[number] = kept_by(each, instance, timeout=timeout, now=self.now)
+            kept[number] = lease_or_timeout(
+                each, instance, timeout=timeout, now=self.now
+            )
         return kept
 
     def _must_read(self, each: Extending | Reporting) -> bool:

@@ -16,7 +16,7 @@ from go_scheduler.dashboard.timeline import (
     ZOOMS,
     TimelineRow,
     Window,
-    read_lane,
+    read_row,
     zoom_of,
 )
 from go_scheduler.dashboard.words import fires, span
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from go_scheduler.why.answer import Why
 
 
-MOST_LANES = 10
+MOST_ROWS = 10
 """The most definitions on one strip."""
 
 
@@ -50,13 +50,13 @@ class Strip:
 
     Attributes:
         window: The part of time.
-        lanes: One for each definition.
+        rows: One for each definition.
         path: The page that it is on.
         of: The query of that page besides the window; None: there is none.
     """
 
     window: Window
-    lanes: Sequence[TimelineRow]
+    rows: Sequence[TimelineRow]
     path: str
     of: str | None = None
 
@@ -96,18 +96,18 @@ async def read_strip(
         window = Window.around(now, zoom)
         if start is not None:
             window = Window(start=start, zoom=zoom)
-        lanes = [
-            read_lane(visit.client, each, window, now=now, heaps=heaps)
+        rows = [
+            read_row(visit.client, each, window, now=now, heaps=heaps)
             for each in definitions
         ]
-        return Strip(window=window, lanes=lanes, path=path, of=of)
+        return Strip(window=window, rows=rows, path=path, of=of)
 
     return await on_thread(read)
 
 
 async def strip(visit: PageRequest) -> Response:
     """The definitions in the query, or those that fire next."""
-    given = request.ids(visit.query, "of", most=MOST_LANES)
+    given = request.ids(visit.query, "of", most=MOST_ROWS)
     definitions: Sequence[TaskDefinition]
     if given:
         definitions = [
@@ -117,12 +117,12 @@ async def strip(visit: PageRequest) -> Response:
     else:
         definitions, of = await _next_to_fire(visit), None
     found = await read_strip(visit, definitions, path="/strip", of=of)
-    return visit.show("strip.html", strip=found, most=MOST_LANES)
+    return visit.show("strip.html", strip=found, most=MOST_ROWS)
 
 
 async def _next_to_fire(visit: PageRequest) -> Sequence[TaskDefinition]:
     return await visit.client.alist_definitions(
-        **theirs(visit.caller), state="active", soonest_first=True, limit=MOST_LANES
+        **theirs(visit.caller), state="active", soonest_first=True, limit=MOST_ROWS
     )
 
 

@@ -1,4 +1,7 @@
-"""The long poll: which workers wait for which queues, and what they report."""
+"""The long poll: hands runs to waiting workers, keeps their leases, takes their ends.
+
+A worker shows for its run the token that is signed here.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +70,7 @@ class Signed(NamedTuple):
     queue: str
 
 
-class Tokens:
+class RunTokens:
     """Makes tokens, and reads those that were made with the same key.
 
     A token holds for one attempt of one instance, and for the caller it was made for.
@@ -134,9 +137,9 @@ class Signing:
     def __init__(self, scheduler: Scheduler, threads: Executor) -> None:
         self._scheduler = scheduler
         self._threads = threads
-        self._tokens: Tokens | None = None
+        self._tokens: RunTokens | None = None
 
-    async def tokens(self) -> Tokens:
+    async def tokens(self) -> RunTokens:
         """What makes tokens.
 
         Raises:
@@ -159,9 +162,11 @@ class Signing:
         caller.check_work(signed.queue)
         return Claim(instance_id=instance_id, attempt=signed.attempt)
 
-    def _read_key(self) -> Tokens:
+    def _read_key(self) -> RunTokens:
         store = self._scheduler._ready()
-        return Tokens(bytes.fromhex(store.keep_setting(SETTING, secrets.token_hex(32))))
+        return RunTokens(
+            bytes.fromhex(store.keep_setting(SETTING, secrets.token_hex(32)))
+        )
 
 
 def lost() -> Problem:
@@ -923,7 +928,7 @@ class LongPoll:
             detail = "it hands out no more work: ask again in a moment"
             raise Problem(503, "stopping", title, detail, headers=RETRY_AFTER)
 
-    def _work(self, instance: TaskInstance, tokens: Tokens, caller: Caller) -> Work:
+    def _work(self, instance: TaskInstance, tokens: RunTokens, caller: Caller) -> Work:
         self._handed_out.add(instance)
         signed = Signed(instance.attempt, instance.definition.queue)
         token = tokens.make(instance.id, caller.subject, signed)
