@@ -755,7 +755,7 @@ class BaseWorker:
         Raises:
             GoSchedulerError: It cannot, such as on a bus that has been closed.
         """
-        self._started(_nobody)
+        self._started()
 
     def stop(self, timeout: timedelta | None = None) -> bool:
         """Take no more work, and await what runs and what is still to be told.
@@ -799,7 +799,8 @@ class BaseWorker:
         """
         requests: SimpleQueue[int | None] = SimpleQueue()
         with caught_signals(requests):
-            loop = self._started(lambda: requests.put(None))
+            loop = self._started()
+            loop.when_over(lambda: requests.put(None))
             if next_request(requests) is not None:
                 loop.request_stop()
                 if next_request(requests) is not None:
@@ -820,15 +821,10 @@ class BaseWorker:
         """Stop, and wait for what runs."""
         self.stop()
 
-    def _started(self, ended: Callable[[], None]) -> Loop:
+    def _started(self) -> Loop:
         with self._lock:
             if self._loop is None or self._loop.join(0):
                 self._loop, loop = None, self._new_loop()
                 loop.start()
                 self._loop = loop
-            self._loop.when_over(ended)
             return self._loop
-
-
-def _nobody() -> None:
-    """Nobody is told."""

@@ -782,16 +782,10 @@ class LongPoll:
             StoreError: The store is away.
         """
         claim = await self._signing.claim(instance_id, token, caller)
-        instance = self._handed_out.get(claim)
+        known, told = self._handed_out.get(claim), progress_text(progress)
         # By then its next heartbeat has come, and hears that it has timed out.
         grace = self._lease / 3 + GRACE
-        run = Extending(
-            claim=claim,
-            by=by,
-            instance=instance,
-            grace=grace,
-            progress=progress_text(progress),
-        )
+        run = Extending(claim=claim, by=by, instance=known, grace=grace, progress=told)
         answer = await self._reported.extend(run)
         if answer is Extension.LOST:
             raise lost()

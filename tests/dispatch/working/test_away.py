@@ -96,8 +96,11 @@ def test_what_came_of_a_run_is_told_once_the_bus_is_back(
             bus.wait_until_refused()
         held.go_on.set()
         assert one.of(run)[-1] == "heartbeat"
+        for _ in range(3):
+            bus.wait_until_refused()
         bus.bring_back()
         assert one.end_of(run).status == "succeeded"
+    assert one.of(run)[-1] == "succeeded"
     assert caplog.text.count("the bus is away, and statuses wait") == 1
     assert "the bus is back, and statuses are sent again" in caplog.text
 
