@@ -155,7 +155,6 @@ class LoginProvider:
         Raises:
             LoginError: The issuer has no code flow.
         """
-        digest = hashlib.sha256(verifier.encode()).digest()
         query = urlencode(
             {
                 "response_type": "code",
@@ -163,9 +162,8 @@ class LoginProvider:
                 "redirect_uri": back,
                 "scope": self.scope,
                 "state": state,
-                "code_challenge": urlsafe_b64encode(digest).rstrip(b"=").decode(),
-                "code_challenge_method": "S256",
             }
+            | _challenge(verifier)
             | more
         )
         url = self.url("authorization_endpoint")
@@ -203,6 +201,15 @@ class LoginProvider:
             refresh=str(refresh) if _is_token(refresh) else None,
             lasts=_seconds(given.get("expires_in"), _LONGEST),
         )
+
+
+def _challenge(verifier: str) -> dict[str, str]:
+    """The parameters of PKCE (RFC 7636) for a secret that comes with the exchange."""
+    digest = hashlib.sha256(verifier.encode()).digest()
+    return {
+        "code_challenge": urlsafe_b64encode(digest).rstrip(b"=").decode(),
+        "code_challenge_method": "S256",
+    }
 
 
 def fetch(
@@ -557,6 +564,8 @@ def device_login(
 ) -> Tokens:
     """Log in by a browser on any device (RFC 8628).
 
+    With PKCE: Keycloak demands it of each flow if it demands it of a client.
+
     Args:
         provider: The issuer and the client.
         show: Shows the code and the URL; must return at once.
@@ -565,7 +574,10 @@ def device_login(
     Raises:
         LoginError: The login was refused, or took too long.
     """
-    given = provider.ask("device_authorization", scope=provider.scope)
+    verifier = secrets.token_urlsafe(64)
+    given = provider.ask(
+        "device_authorization", scope=provider.scope, **_challenge(verifier)
+    )
     shown = _shown(provider, given)
     interval = _seconds(given.get("interval"), _DEVICE_CODE_LASTS) or _INTERVAL
     interval = max(interval, timedelta(seconds=1))
@@ -575,7 +587,9 @@ def device_login(
         _wait(clock, clock.elapsed() + interval)
         try:
             return provider.tokens(
-                grant_type=_GRANT, device_code=str(given["device_code"])
+                grant_type=_GRANT,
+                device_code=str(given["device_code"]),
+                code_verifier=verifier,
             )
         except ProviderAwayError:
             interval *= 2
