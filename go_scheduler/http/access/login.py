@@ -28,7 +28,8 @@ from go_scheduler.clock import Clock, SystemClock
 from go_scheduler.errors import GoSchedulerError
 from go_scheduler.http.access.loopback import is_loopback, is_safe_url
 
-_TIMEOUT = 10.0
+# In seconds. Callers of the API wait for the keys; an issuer takes longer for a token.
+_TIMEOUTS = {"GET": 5.0, "POST": 10.0}
 _MOST_BYTES = 256 * 1024
 _LONGEST = timedelta(days=10_000)
 
@@ -155,7 +156,6 @@ class LoginProvider:
         Raises:
             LoginError: The issuer has no code flow.
         """
-        digest = hashlib.sha256(verifier.encode()).digest()
         query = urlencode(
             {
                 "response_type": "code",
@@ -163,9 +163,8 @@ class LoginProvider:
                 "redirect_uri": back,
                 "scope": self.scope,
                 "state": state,
-                "code_challenge": urlsafe_b64encode(digest).rstrip(b"=").decode(),
-                "code_challenge_method": "S256",
             }
+            | _challenge(verifier)
             | more
         )
         url = self.url("authorization_endpoint")
@@ -205,6 +204,15 @@ class LoginProvider:
         )
 
 
+def _challenge(verifier: str) -> dict[str, str]:
+    """The parameters of PKCE (RFC 7636) for a secret that comes with the exchange."""
+    digest = hashlib.sha256(verifier.encode()).digest()
+    return {
+        "code_challenge": urlsafe_b64encode(digest).rstrip(b"=").decode(),
+        "code_challenge_method": "S256",
+    }
+
+
 def fetch(
     url: str,
     form: Mapping[str, str] | None = None,
@@ -219,15 +227,16 @@ def fetch(
         LoginError: The answer is no JSON object, or too long.
     """
     is_local = is_loopback(urlsplit(url).hostname or "")
+    method = "GET" if form is None else "POST"
     try:
         with (
             httpx.Client(
                 verify=True if tls is None else tls,
-                timeout=_TIMEOUT,
+                timeout=_TIMEOUTS[method],
                 trust_env=not is_local,
                 headers={"Accept": "application/json", "Accept-Encoding": "identity"},
             ) as client,
-            client.stream("GET" if form is None else "POST", url, data=form) as answer,
+            client.stream(method, url, data=form) as answer,
         ):
             body = _read(answer)
     except (httpx.HTTPError, httpx.InvalidURL) as error:
@@ -557,6 +566,8 @@ def device_login(
 ) -> Tokens:
     """Log in by a browser on any device (RFC 8628).
 
+    With PKCE: Keycloak demands it of each flow if it demands it of a client.
+
     Args:
         provider: The issuer and the client.
         show: Shows the code and the URL; must return at once.
@@ -565,7 +576,10 @@ def device_login(
     Raises:
         LoginError: The login was refused, or took too long.
     """
-    given = provider.ask("device_authorization", scope=provider.scope)
+    verifier = secrets.token_urlsafe(64)
+    given = provider.ask(
+        "device_authorization", scope=provider.scope, **_challenge(verifier)
+    )
     shown = _shown(provider, given)
     interval = _seconds(given.get("interval"), _DEVICE_CODE_LASTS) or _INTERVAL
     interval = max(interval, timedelta(seconds=1))
@@ -575,7 +589,9 @@ def device_login(
         _wait(clock, clock.elapsed() + interval)
         try:
             return provider.tokens(
-                grant_type=_GRANT, device_code=str(given["device_code"])
+                grant_type=_GRANT,
+                device_code=str(given["device_code"]),
+                code_verifier=verifier,
             )
         except ProviderAwayError:
             interval *= 2

@@ -614,4 +614,5 @@ def test_an_issuer_needs_a_certificate_that_is_trusted(
             )
         assert shown == []
         found = LoginProvider.discover(**known, scope="openid", tls=trusted)
-        assert found.ask("device_authorization", scope="openid")["device_code"]
+        form = {"scope": "openid", "code_challenge": "a"}
+        assert found.ask("device_authorization", **form)["device_code"]
