@@ -38,10 +38,14 @@ MONITORING = (ROOT / "docs/monitoring.md").read_text()
 SCHEMA = (ROOT / "docs/schema.md").read_text()
 TABLES = (ROOT / "docs/tables.md").read_text()
 EVENTS = (ROOT / "docs/events.md").read_text()
-COMING_FROM = (ROOT / "docs/coming-from.md").read_text()
+COMING_FROM = "".join(
+    (ROOT / f"docs/coming-from{each}.md").read_text() for each in ("", "-go")
+)
 STORES = (ROOT / "docs/stores.md").read_text()
 WRITE_A_STORE = (ROOT / "docs/write-a-store.md").read_text()
 README = (ROOT / "README.md").read_text()
+AGENTS = (ROOT / "docs/for-agents.md").read_text()
+LLMS = (ROOT / "docs/llms.txt").read_text()
 RULES = "go_scheduler.stores.rules"
 PACKAGES = (
     "go_scheduler",
@@ -283,3 +287,29 @@ def test_what_is_to_be_written_instead_can_be_written(call: ast.Call) -> None:
     given = {each.arg: None for each in call.keywords if each.arg is not None}
     args = [each for each in call.args if ast.unparse(each) != "..."]
     inspect.signature(called).bind_partial(*args, **given)
+
+
+SIGNATURES = re.search(
+    r'^```text title="signatures"\n(.*?)^```$', AGENTS, re.MULTILINE | re.DOTALL
+)
+
+
+@pytest.mark.parametrize("line", SIGNATURES[1].splitlines() if SIGNATURES else ())
+def test_the_signatures_for_agents_are_those_of_the_package(line: str) -> None:
+    [function] = ast.parse(f"def {line}: ...").body
+    assert isinstance(function, ast.FunctionDef)
+    ours: dict[str, object] = {"open_store": opening.open_store}
+    ours |= {name: getattr(import_module(each), name) for each, name in public_names()}
+    called = ours.get(function.name) or getattr(Scheduler, function.name)
+    assert callable(called)
+    parameters = inspect.signature(called).parameters
+    for each in (*function.args.args, *function.args.kwonlyargs):
+        assert each.arg in parameters, each.arg
+    kinds = {each: parameters[each.arg].kind for each in function.args.args}
+    assert inspect.Parameter.KEYWORD_ONLY not in kinds.values()
+
+
+def test_each_page_is_in_the_list_for_agents() -> None:
+    listed = re.findall(r"^- \[.+\]\((.+)/\)$", LLMS, re.MULTILINE)
+    pages = {each.stem for each in (ROOT / "docs").glob("*.md")}
+    assert {each.replace(".", "index") for each in listed} == pages

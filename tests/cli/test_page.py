@@ -30,7 +30,15 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[2]
 COMMAND_LINE = (ROOT / "docs/command-line.md").read_text()
 SERVER = (ROOT / "docs/server.md").read_text()
-PAGES = ("audit", "command-line", "doctor", "server", "simulate", "troubleshooting")
+PAGES = (
+    "audit",
+    "command-line",
+    "doctor",
+    "on-call",
+    "server",
+    "simulate",
+    "troubleshooting",
+)
 SESSION = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 FIRST_PAGES = [(ROOT / each).read_text() for each in ("README.md", "docs/index.md")]
 QUICK = re.compile(
