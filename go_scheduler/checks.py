@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 NAME_LIMIT = 200
+KEY_LIMIT = 2000
 """The most characters a definition's name, or a queue's, may have."""
 
 NOTE_LIMIT = 10_000
@@ -102,7 +103,7 @@ def check_takes_one(name: str, called: Callable[..., object], *, argument: str) 
         ) from None
 
 
-def check_name(name: str, value: object) -> str:
+def check_name(name: str, value: object, *, most: int = NAME_LIMIT) -> str:
     """Check a name: a short text that every store can keep.
 
     Returns:
@@ -114,9 +115,9 @@ def check_name(name: str, value: object) -> str:
     """
     check_type(name, value, str)
     assert isinstance(value, str)
-    if not 0 < len(value) <= NAME_LIMIT:
+    if not 0 < len(value) <= most:
         raise ConfigurationError(
-            f"{name} must have 1 to {NAME_LIMIT} characters, not {len(value)}"
+            f"{name} must have 1 to {most} characters, not {len(value)}"
         )
     return check_text(value, name)
 
@@ -187,6 +188,32 @@ def check_policy(name: str, value: object, kind: type) -> None:
         raise _other_type(name, value, kind)
 
 
+def check_key(value: object) -> str:
+    """Check the key of a definition: a text that is no id, and that stores can keep.
+
+    Returns:
+        The text, as a plain one if it was of a subclass of ``str``.
+
+    Raises:
+        ConfigurationError: It is no text, empty, too long, a UUID, or holds a NUL or a
+            surrogate.
+    """
+    key = check_name("key", value, most=KEY_LIMIT)
+    if parse_id(key) is not None:
+        raise ConfigurationError(
+            f"key must be no UUID, which would be taken for an id: {shown(key)}"
+        )
+    return key
+
+
+def parse_id(text: str) -> UUID | None:
+    """The id of a text; None: it is no id."""
+    try:
+        return UUID(text)
+    except ValueError:
+        return None
+
+
 def check_note(value: object) -> str:
     """Check a note: a text that every store can keep.
 
@@ -237,8 +264,8 @@ def check_id(value: object) -> None:
     """
     if isinstance(value, str):
         raise ConfigurationError(
-            f"id must be a UUID, not {shown(value)}: TaskDefinition.id_for() makes one"
-            " of a text, always the same"
+            f"id must be a UUID, not {shown(value)}: give a text as key, which makes"
+            " the same id each time"
         )
     check_type("id", value, UUID)
 

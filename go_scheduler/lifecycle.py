@@ -252,7 +252,7 @@ class Lifecycle(ABC):
         took: timedelta | None,
     ) -> None:
         for each in islice(self._fellows.nodes(), 1):
-            each.tally.ended(definition, outcome, took)
+            each.metrics.ended(definition, outcome, took)
 
     def _live_node(self) -> Node | None:
         node = self._node

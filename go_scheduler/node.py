@@ -86,7 +86,7 @@ class Node:
         self._execution = Execution(
             handling, store, store_clock, self._id, settings=settings, events=events
         )
-        self.tally = self._execution.state.tally
+        self.metrics = self._execution.state.metrics
         execution = self._execution
         # The loops wake each other, and hints wake both.
         self._creation = Creation(
@@ -96,7 +96,7 @@ class Node:
             shares=execution.state.shares,
             created=execution.state.work_found,
             run=execution.direct_start.fire,
-            events=events.counting(self.tally.fired),
+            events=events.counting(self.metrics.fired),
         )
         looks = {
             News.DEFINITIONS: self._creation.poll,

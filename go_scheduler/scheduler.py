@@ -104,6 +104,8 @@ class Scheduler(Lifecycle, Tasks, Client):
             ``RetryPolicy()``, or ``RetryPolicy.after_expiry()`` for those with an
             ``expire_after`` of their own.
         catch_up: What becomes of what is late, for definitions that do not say.
+        jitter: Run each instance later than its fire time, by up to so much, for
+            definitions that do not say; see ``TaskDefinition``. None: at its fire time.
         lease: How long a claim holds unless it is renewed, which happens every third of
             it: the work of a node that died runs elsewhere a little after that.
         retention: How long finished instances and definitions are kept, for a ``lease``
@@ -156,6 +158,7 @@ class Scheduler(Lifecycle, Tasks, Client):
         timeout: timedelta | None = None,
         retry: RetryPolicy | None = None,
         catch_up: CatchUp = CatchUp(),
+        jitter: timedelta | None = None,
         lease: timedelta = timedelta(seconds=20),
         retention: timedelta = timedelta(days=1),
         retention_failed: timedelta | None = None,
@@ -188,6 +191,7 @@ class Scheduler(Lifecycle, Tasks, Client):
             timeout=timeout,
             retry=retry,
             catch_up=catch_up,
+            jitter=jitter,
             lease=lease,
             retention=retention,
             retention_failed=retention_failed,

@@ -32,6 +32,7 @@ _LEAST = {
     "timeout": LEAST_EXPIRE_AFTER,
     # A renewal must succeed within a third of it, even on a busy machine.
     "lease": timedelta(seconds=1),
+    "jitter": ZERO,
     "retention": ZERO,
     "retention_failed": ZERO,
     "remember": ZERO,
@@ -44,6 +45,7 @@ _MAY_BE_NONE = (
     "max_hangs",
     "timeout",
     "retry",
+    "jitter",
     "retention_failed",
     "clock_error",
     "lateness_objective",
@@ -68,6 +70,7 @@ class Settings:
     timeout: timedelta | None
     retry: RetryPolicy | None
     catch_up: CatchUp
+    jitter: timedelta | None
     lease: timedelta
     retention: timedelta
     retention_failed: timedelta | None

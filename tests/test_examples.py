@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[1]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+# Those in other languages, by the languages of their blocks.
+ELSEWHERE = {"javascript": "http_worker.mjs", "go": "http_worker.go"}
 README = ROOT / "README.md"
 PAGES = sorted((ROOT / "docs").glob("*.md"))
 TRANSACTIONAL = [each for each in EXAMPLES if each.name.startswith("transactional_")]
@@ -335,6 +337,12 @@ def test_an_excerpt_is_part_of_its_file(page: Path) -> None:
 def test_an_example_is_on_the_page_of_examples(example: Path) -> None:
     path = f"examples/{example.name}"
     assert (path, whole(path)) in blocks(ROOT / "docs/examples.md", "python")
+
+
+@pytest.mark.parametrize("language", ELSEWHERE)
+def test_an_example_in_another_language_is_there_too(language: str) -> None:
+    path = f"examples/{ELSEWHERE[language]}"
+    assert (path, whole(path)) in blocks(ROOT / "docs/examples.md", language)
 
 
 @over("example", EXAMPLES)

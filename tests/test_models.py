@@ -5,12 +5,14 @@ from __future__ import annotations
 import copy
 import dataclasses
 import inspect
+import json
 import pickle
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 from enum import StrEnum
+from pathlib import Path
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid5
 
 import pytest
 
@@ -27,6 +29,7 @@ from go_scheduler.testing.clock import START
 from go_scheduler.triggers import ExecuteOnceTrigger
 from tests.conftest import instance
 
+ROOT = Path(__file__).parents[1]
 ID = UUID(int=7)
 DEFINITION = TaskDefinition(trigger=HOURLY, id=ID)
 
@@ -215,7 +218,36 @@ def test_what_a_user_sets_is_compared_and_what_the_store_keeps_is_not(
     changed: Any = {name: (KEPT | SET)[name]}
     assert (replace(DEFINITION, **changed) == DEFINITION) is (name in KEPT)
     compared = {each.name for each in dataclasses.fields(DEFINITION) if each.compare}
-    assert compared == SET.keys()
+    assert compared == {*SET, "key"}
+
+
+def test_a_key_makes_the_id_that_the_published_vectors_have() -> None:
+    published = json.loads((ROOT / "docs/definition-keys.json").read_text("utf-8"))
+    namespace = UUID(published["namespace"])
+    for each in published["vectors"]:
+        key, id = each["key"], UUID(each["id"])
+        assert TaskDefinition.id_for(key) == uuid5(namespace, key) == id
+        made = TaskDefinition(trigger=WAITING, key=key)
+        assert (made.id, made.key, made.named) == (id, key, True)
+        assert made == TaskDefinition(trigger=WAITING, id=id, key=key)
+        assert made != TaskDefinition(trigger=WAITING, id=id)
+    assert str(namespace) in str(TaskDefinition.id_for.__doc__)
+
+
+@pytest.mark.parametrize(
+    ("key", "name", "label"),
+    [
+        (None, None, None),
+        (None, "report", "report"),
+        ("nightly", None, "(nightly)"),
+        ("nightly", "report", "report (nightly)"),
+        ("report", "report", "report"),
+    ],
+)
+def test_a_definition_is_called_by_its_name_and_its_key(
+    key: str | None, name: str | None, label: str | None
+) -> None:
+    assert TaskDefinition(trigger=WAITING, key=key, name=name).label == label
 
 
 def test_a_definition_is_the_same_if_putting_it_changes_nothing() -> None:

@@ -72,6 +72,23 @@ def real() -> Iterator[list[Scheduler]]:
         each.stop(timedelta(0))
 
 
+def test_a_default_jitter_is_that_of_definitions_that_name_none(
+    clock: ManualClock, store: MemoryStore
+) -> None:
+    jitter = timedelta(minutes=1)
+    ran: list[TaskInstance] = []
+    with Scheduler(ran.append, store, clock=clock, jitter=jitter) as scheduler:
+        spread = [scheduler.schedule(once(START)) for _ in range(9)]
+        at_once = scheduler.schedule(once(START, jitter=timedelta(0)))
+        clock.advance(timedelta(0))
+        assert [each.definition.id for each in ran] == [at_once.id]
+        clock.advance(jitter)
+    late = {each.execute_at - START for each in ran[1:]}
+    assert {each.definition.id for each in ran[1:]} == {each.id for each in spread}
+    assert len(late) == 9
+    assert max(late) <= jitter
+
+
 class SharedStore(MemoryStore):
     """One that others have as well."""
 

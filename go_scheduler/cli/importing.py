@@ -206,10 +206,12 @@ class Imported:
 
     def _put(self, last: int, size: int) -> Sequence[str]:
         """Import a batch, definitions first; returns its messages."""
-        # A server takes one at a time, so a batch could be stored in part.
-        at_once = _LINES if isinstance(self._client, Client) else 1
-        for first in range(0, len(self._definitions), at_once):
-            self._put_definitions(self._definitions[first : first + at_once])
+        batches: dict[int | None, list[tuple[int, TaskDefinition]]] = {}
+        for number, each in self._definitions:
+            batch = None if self._is_batched(each) else number
+            batches.setdefault(batch, []).append((number, each))
+        for definitions in batches.values():
+            self._put_definitions(definitions)
         self._definitions = []
         if any(self._jobs):
             self._put_jobs(first=last - len(self._jobs) + 1)
@@ -237,16 +239,23 @@ class Imported:
             self.counts["definitions"] += made
             self.counts["known"] += len(batch) - made
 
+    def _is_batched(self, definition: TaskDefinition) -> bool:
+        """Whether it can be put with others, all or none.
+
+        A server takes one at a time, and only a server puts it into a declared set.
+        """
+        return isinstance(self._client, Client) and definition.owner is None
+
     def _made(self, definitions: Sequence[TaskDefinition]) -> int:
         """Put definitions, all or none; returns how many are new."""
-        if isinstance(self._client, Client):
+        if self._is_batched(definitions[0]):
             ids = [each.id for each in definitions]
             found = self._client.list_definitions(ids=ids, limit=len(ids))
             known = {each.id for each in found}
             put = self._client.schedule_all(definitions)
             told = [(each, each.id not in known) for each in put]
         else:
-            told = [self._client.put(each) for each in definitions]
+            told = [self._remote.put(each) for each in definitions]
         # A definition with a tombstone does not start again.
         return sum(new and each.state is not _COMPLETED for each, new in told)
 
@@ -311,7 +320,8 @@ def _body(line: Mapping[str, Any]) -> DefinitionPut:
 
 def _definition(body: DefinitionPut, now: Any) -> TaskDefinition:
     try:
-        return body.definition(now, revision=body.revision)
+        definition = body.definition(now, revision=body.revision)
+        return replace(definition, owner=body.owner)
     except Problem as problem:
         raise ConfigurationError(problem.detail) from None
 

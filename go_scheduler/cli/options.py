@@ -23,7 +23,7 @@ from go_scheduler.formatting import read_duration, shown
 from go_scheduler.http.remote_errors import NotAllowedError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from datetime import timedelta
 
     from go_scheduler.json import JSON
@@ -121,6 +121,24 @@ def object_of(text: str | None, option: str) -> Mapping[str, JSON] | None:
     return found
 
 
+def pairs_of(texts: Sequence[str] | None, option: str) -> Mapping[str, str]:
+    """Parse names and their texts, such as ``region=us``; the last of a name counts.
+
+    Raises:
+        ConfigurationError: One has no ``=``, or no name before it.
+    """
+    found = {}
+    for each in texts or ():
+        name, equals, value = each.partition("=")
+        if not (name and equals):
+            raise ConfigurationError(
+                f"{option} must be a name and a text such as region=us, not"
+                f" {shown(each)}"
+            )
+        found[name] = value
+    return found
+
+
 def text(
     help: str, *names: str, metavar: str | None = None, panel: str | None = None
 ) -> Any:
@@ -145,13 +163,14 @@ Yes = Annotated[
 Definition = Annotated[
     str,
     argument(
-        "Its id, the beginning of its id, or a name that only it has.", "DEFINITION"
+        "Its id or key, the beginning of its id, or a name that only it has.",
+        "DEFINITION",
     ),
 ]
 Definitions = Annotated[
     list[str] | None,
     argument(
-        "Ids, beginnings of ids, or names that only one definition has.",
+        "Ids or keys, beginnings of ids, or names that only one definition has.",
         "[DEFINITION]...",
     ),
 ]

@@ -17,6 +17,7 @@ from go_scheduler.cli.options import ExitCode
 from go_scheduler.errors import ConfigurationError, GoSchedulerError
 from go_scheduler.formatting import safe, write_duration
 from go_scheduler.models import NodeInfo, TaskDefinition, TaskInstance
+from go_scheduler.models.definition import POLICIES
 from go_scheduler.triggers.base import Trigger
 from go_scheduler.triggers.trigger_timeouts import describe_with_zone
 
@@ -47,6 +48,7 @@ def json_of(value: object) -> Mapping[str, Any]:
     if isinstance(value, Mapping):
         return value
     # Imported here, as it takes long.
+    from go_scheduler.client.backfilling import Backfill
     from go_scheduler.http.bodies import definitions, instances
     from go_scheduler.triggers.previews import PreviewedTime
     from go_scheduler.why.answer import Why
@@ -54,6 +56,7 @@ def json_of(value: object) -> Mapping[str, Any]:
     answers: Mapping[type, Any] = {
         TaskDefinition: definitions.DefinitionAnswer,
         TaskInstance: instances.InstanceAnswer,
+        Backfill: instances.BackfillAnswer,
         NodeInfo: instances.NodeAnswer,
         PreviewedTime: instances.PreviewedAnswer,
         Why: instances.WhyAnswer,
@@ -190,10 +193,6 @@ def _encoded(text: str) -> str:
 
 
 _WIDTH = 16
-_POLICIES = (
-    *("expire_after", "timeout", "start_timeout", "heartbeat_timeout", "retry"),
-    *("catch_up", "jitter", "overlap", "lock", "max_per_node", "max_queue"),
-)
 
 
 def described(trigger: Trigger) -> str:
@@ -222,6 +221,7 @@ def definition_lines(definition: TaskDefinition) -> Sequence[str]:
     return _lines(
         {
             "definition": definition.id,
+            "key": definition.key,
             "name": definition.name,
             "runs": definition.trigger,
             "state": definition.state.value,
@@ -240,7 +240,7 @@ def definition_lines(definition: TaskDefinition) -> Sequence[str]:
 
 
 def _policies_of(of: TaskDefinition | TypeAnswer) -> Mapping[str, object]:
-    found = {each.replace("_", " "): getattr(of, each, None) for each in _POLICIES}
+    found = {each.replace("_", " "): getattr(of, each, None) for each in POLICIES}
     return {**found, "when full": of.max_queue and of.when_full}
 
 
@@ -256,7 +256,7 @@ def instance_lines(instance: TaskInstance, runs: Sequence[TaskRun]) -> Sequence[
     lines = _lines(
         {
             "instance": instance.id,
-            "name": instance.definition.name,
+            "name": instance.definition.label,
             "definition": instance.definition.id,
             "state": instance.state.value,
             "fire time": instance.fire_time,

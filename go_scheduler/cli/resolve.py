@@ -1,23 +1,30 @@
-"""Finds a definition or instance by its id, the beginning of its id, or its name."""
+"""Finds a definition or instance by its id, its key or its name."""
 
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 from uuid import UUID
 
+from go_scheduler.checks import parse_id
 from go_scheduler.cli.output import at, described
 from go_scheduler.client.pages import from_id
-from go_scheduler.errors import ConfigurationError, GoSchedulerError
+from go_scheduler.errors import (
+    ConfigurationError,
+    GoSchedulerError,
+    TaskDefinitionNotFoundError,
+)
 from go_scheduler.formatting import shown
+from go_scheduler.models import TaskDefinition
 from go_scheduler.triggers.on_demand import OnDemandTrigger
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from go_scheduler.cli.connection import Connected
-    from go_scheduler.models import TaskDefinition, TaskInstance
+    from go_scheduler.models import TaskInstance
 
 _BEGINNING = re.compile(r"[0-9a-f][0-9a-f-]{0,35}", re.ASCII)
 _PAGE = 1000
@@ -34,7 +41,8 @@ def definition_meant(client: Connected, text: str) -> UUID:
 
     Args:
         client: Reads definitions.
-        text: A whole id, which need not exist; the beginning of one; or a name.
+        text: A whole id, which need not exist; a key; the beginning of an id; or a
+            name.
 
     Raises:
         NoneMeantError: No definition matches.
@@ -42,7 +50,7 @@ def definition_meant(client: Connected, text: str) -> UUID:
     """
     if (id := _definition_of(client, text)) is None:
         raise NoneMeantError(
-            f"no definition has the name {shown(text)}, or an id that begins so"
+            f"no definition has the key or name {shown(text)}, or an id that begins so"
             f"{near_name(client, text)}"
         )
     return id
@@ -74,21 +82,23 @@ def anything_meant(client: Connected, text: str) -> UUID:
     id = _definition_of(client, text) or _instance_of(client, text)
     if id is None:
         raise NoneMeantError(
-            f"nothing has the name {shown(text)}, or an id that begins so"
+            f"nothing has the key or name {shown(text)}, or an id that begins so"
             f"{near_name(client, text)}"
         )
     return id
 
 
 def _definition_of(client: Connected, text: str) -> UUID | None:
-    if (id := _whole(text)) is not None:
+    if (id := parse_id(text)) is not None:
         return id
+    with suppress(TaskDefinitionNotFoundError):
+        return client.get_definition(TaskDefinition.id_for(text)).id
     found = _definitions(client, text)
     return _only(text, {id: _definition_line(each) for id, each in found.items()})
 
 
 def _instance_of(client: Connected, text: str) -> UUID | None:
-    if (id := _whole(text)) is not None:
+    if (id := parse_id(text)) is not None:
         return id
     begin = _beginning(text)
     found = [] if begin is None else _instances_from(client, begin)
@@ -109,21 +119,15 @@ def _definitions(client: Connected, text: str) -> dict[UUID, TaskDefinition]:
     """The definitions that match, by their ids."""
     named = client.list_definitions(name=text, limit=_PAGE)
     # A job with its own settings has a definition that is named like its type.
-    lasting = [each for each in named if not _is_of_one_job(each)]
+    lasting = [each for each in named if not is_of_one_job(each)]
     found = {each.id: each for each in lasting or named}
     return found | {each.id: each for each in _definitions_from(client, text)}
 
 
-def _is_of_one_job(definition: TaskDefinition) -> bool:
+def is_of_one_job(definition: TaskDefinition) -> bool:
+    """Whether a definition was made for one job with settings of its own."""
     trigger = definition.trigger
     return isinstance(trigger, OnDemandTrigger) and not trigger.lasting
-
-
-def _whole(text: str) -> UUID | None:
-    try:
-        return UUID(text)
-    except ValueError:
-        return None
 
 
 def _beginning(text: str) -> str | None:
@@ -172,11 +176,11 @@ def _only(text: str, lines: Mapping[UUID, str]) -> UUID | None:
 
 def _definition_line(definition: TaskDefinition) -> str:
     return (
-        f"{definition.id} {definition.name or '-'}  {described(definition.trigger)},"
+        f"{definition.id} {definition.label or '-'}  {described(definition.trigger)},"
         f" in the queue {definition.queue}"
     )
 
 
 def _instance_line(instance: TaskInstance) -> str:
-    name = instance.definition.name or "-"
+    name = instance.definition.label or "-"
     return f"{instance.id} {name} {at(instance.execute_at)}"

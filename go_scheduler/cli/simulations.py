@@ -99,13 +99,14 @@ def _rounded(duration: timedelta) -> timedelta:
 
 
 def _label(definition: TaskDefinition) -> str:
-    return definition.name or str(definition.id)
+    return definition.label or str(definition.id)
 
 
 def _definition(simulated: Simulated) -> Mapping[str, Any]:
     definition, starts = simulated.definition, simulated.starts
     return {
         "definition_id": str(definition.id),
+        "definition_key": definition.key,
         "name": definition.name,
         "queue": definition.queue,
         "fires": simulated.fires,
@@ -162,7 +163,7 @@ def plan_lines(found: Plan) -> Iterable[str]:
 
 
 def _id_and_name(definition: TaskDefinition) -> str:
-    return f"{definition.id}  {definition.name or '-'}"
+    return f"{definition.id}  {definition.label or '-'}"
 
 
 def plan_document(found: Plan) -> Mapping[str, Any]:

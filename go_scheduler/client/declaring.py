@@ -60,7 +60,7 @@ class Declaring(Scheduling):
         ```
 
         Args:
-            definitions: The set; each with an id of its own, such as one of ``id_for``.
+            definitions: The set; each with a ``key``, or an id of its own.
             owner: Whose set it is: a name that each application has for itself, at most
                 200 characters.
             version: Rises with each release whose set differs, such as the number of
@@ -146,8 +146,7 @@ class Declaring(Scheduling):
             if not each.named:
                 raise ConfigurationError(
                     "what is declared needs an id of its own, the same at each start,"
-                    " such as id=TaskDefinition.id_for('nightly report'):"
-                    f" {shown(each.trigger)}"
+                    f" as by key='nightly report': {shown(each.trigger)}"
                 )
         declaration = Declaration(
             owner=owner,

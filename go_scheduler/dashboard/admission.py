@@ -1,4 +1,4 @@
-"""Who may see a page or send a form, and the headers of every answer."""
+"""Authenticates who asks for a page, reads forms, and adds the headers of answers."""
 
 from __future__ import annotations
 

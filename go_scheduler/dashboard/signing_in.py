@@ -5,13 +5,11 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import secrets
-from base64 import urlsafe_b64encode
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
-from urllib.parse import urlencode, urlsplit
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
@@ -82,18 +80,6 @@ _T = TypeVar("_T")
 _THREADS = 4
 
 
-class Begun(NamedTuple):
-    """A sign-in at the issuer that has begun.
-
-    Attributes:
-        url: The URL at the issuer to which the browser goes.
-        kept: The values that a cookie keeps meanwhile.
-    """
-
-    url: str
-    kept: Mapping[str, str]
-
-
 class CodeFlow:
     """The OIDC authorization code flow, with PKCE.
 
@@ -107,44 +93,38 @@ class CodeFlow:
     def __init__(
         self, issuer: OidcIssuer, tokens: Tokens, *, sign_in: SignIn, client_id: str
     ) -> None:
-        self._issuer = issuer
         self._tokens = tokens
         self._client_id = client_id
         self._secret = sign_in.client_secret
-        self._scope = sign_in.scope
+        self._discover = partial(
+            LoginProvider.discover,
+            issuer.issuer,
+            client_id=client_id,
+            scope=sign_in.scope,
+            tls=tokens.tls,
+        )
         # Threads of its own: an issuer that does not answer delays nothing else.
         self._threads = ThreadPoolExecutor(_THREADS, "go_scheduler sign-in")
 
-    async def begin(self, back: str) -> Begun:
+    async def begin(self, back: str) -> tuple[str, dict[str, str]]:
         """Begin a sign-in.
 
         Args:
             back: The URL to which the issuer sends the browser back.
 
+        Returns:
+            The URL at the issuer to which the browser goes, and the values that a
+            cookie keeps meanwhile.
+
         Raises:
             Problem: The issuer cannot be reached, or is none.
         """
-        provider = await self._provider()
         kept = {name: secrets.token_urlsafe(32) for name in ("state", "nonce")}
         kept["verifier"] = secrets.token_urlsafe(64)
-        digest = hashlib.sha256(kept["verifier"].encode()).digest()
-        query = urlencode(
-            {
-                "response_type": "code",
-                "client_id": self._client_id,
-                "redirect_uri": back,
-                "scope": self._scope,
-                "state": kept["state"],
-                "nonce": kept["nonce"],
-                "code_challenge": urlsafe_b64encode(digest).rstrip(b"=").decode(),
-                "code_challenge_method": "S256",
-            }
+        url = await self._asked(
+            lambda: self._discover().authorization_url(back, **kept)
         )
-        try:
-            url = provider.endpoint("authorization")
-        except LoginError as error:
-            raise _problem(error) from error
-        return Begun(f"{url}{'&' if urlsplit(url).query else '?'}{query}", kept)
+        return url, kept
 
     async def end(
         self, came: Mapping[str, str], kept: Mapping[str, str], back: str
@@ -163,33 +143,32 @@ class CodeFlow:
             came.get("state", "").encode(), kept["state"].encode()
         ):
             raise refused("this is no answer to the request to the issuer")
-        provider = await self._provider()
-        if provider.names_itself and came.get("iss") != self._issuer.issuer:
+        provider = await self._asked(self._discover)
+        if not provider.has_sent(came):
             raise refused("the issuer did not send this")
         if "code" not in came:
             said = plain(came.get("error_description")) or plain(came.get("error"))
             raise refused(f"the issuer refuses: {said or 'it has sent no code'}")
-        given = await self._exchanged(provider, came["code"], kept["verifier"], back)
+        secret = {} if self._secret is None else {"client_secret": self._secret}
+        given = await self._asked(
+            partial(
+                provider.ask,
+                "token",
+                grant_type="authorization_code",
+                code=came["code"],
+                redirect_uri=back,
+                code_verifier=kept["verifier"],
+                **secret,
+            )
+        )
         return await self._caller(given, kept["nonce"])
 
-    async def _exchanged(
-        self, provider: LoginProvider, code: str, verifier: str, back: str
-    ) -> dict[str, Any]:
-        form = {
-            "grant_type": "authorization_code",
-            "code": code,
-            "redirect_uri": back,
-            "code_verifier": verifier,
-        }
-        if self._secret is not None:
-            form["client_secret"] = self._secret
+    async def _asked(self, ask: Callable[[], _T]) -> _T:
+        loop = asyncio.get_running_loop()
         try:
-            return await self._asked(partial(provider.ask, "token", **form))
+            return await loop.run_in_executor(self._threads, ask)
         except LoginError as error:
             raise _problem(error) from error
-
-    async def _asked(self, ask: Callable[[], _T]) -> _T:
-        return await asyncio.get_running_loop().run_in_executor(self._threads, ask)
 
     async def _caller(self, given: Mapping[str, Any], nonce: str) -> Caller:
         access, id_token = given.get("access_token"), given.get("id_token")
@@ -202,20 +181,6 @@ class CodeFlow:
         if claims["sub"] != caller.subject:
             raise refused("the tokens are of different people")
         return caller
-
-    async def _provider(self) -> LoginProvider:
-        try:
-            return await self._asked(
-                partial(
-                    LoginProvider.discover,
-                    self._issuer.issuer,
-                    client_id=self._client_id,
-                    scope=self._scope,
-                    tls=self._tokens.tls,
-                )
-            )
-        except LoginError as error:
-            raise _problem(error) from error
 
 
 def refused(detail: str) -> Problem:
@@ -369,15 +334,15 @@ async def begin(request: Request) -> Response:
     """Redirect to the issuer."""
     here, flow = _here(request), _code_flow(request)
     _login_methods(request).count(request)
-    begun = await flow.begin(_back(request))
+    url, kept = await flow.begin(_back(request))
     until = here.clock.now() + _TAKES
     to = path_to_return_to(request.query_params.get("next", "/"))
     cookies = await here.sessions.cookies()
-    value = cookies.encrypt(_PURPOSE, {**begun.kept, "next": to}, until)
-    response = RedirectResponse(begun.url, 303)
+    value = cookies.encrypt(_PURPOSE, {**kept, "next": to}, until)
+    response = RedirectResponse(url, 303)
     # Each tab has its own. Browsers send no strict cookie with a request that another
     # site leads to.
-    name = _begun(begun.kept["state"])
+    name = _begun(kept["state"])
     keep(request, response, name, value, same_site="lax", lasts=_TAKES)
     for each in kept_under(request, _BEGUN)[: 1 - _MOST_BEGUN]:
         forget(request, response, f"{_BEGUN}-{each}")

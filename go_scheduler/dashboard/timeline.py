@@ -378,7 +378,7 @@ class TimelineRow:
         return max([1, *(each.total for each in self.heaps)])
 
 
-def read_lane(
+def read_row(
     client: Client,
     definition: TaskDefinition,
     window: Window,

@@ -198,7 +198,7 @@ class _Asked(NamedTuple):
 
 
 class Cancelling:
-    """Tells workers which runs to cancel, as long as the bus is up.
+    """Tells workers which runs to end, cancelled or lost, as long as the bus is up.
 
     It keeps nothing while the bus is away: the next heartbeat of the run gets the same
     answer.

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import cached_property, partial
@@ -32,25 +31,16 @@ from go_scheduler.dispatch.recording import (
     Topics,
     offered_again_after,
 )
-from go_scheduler.errors import (
-    BusUnavailableError,
-    ConfigurationError,
-    SchedulerStateError,
-)
-from go_scheduler.events.listening import Instrument
+from go_scheduler.errors import BusUnavailableError, ConfigurationError
 from go_scheduler.formatting import shown
 from go_scheduler.handlers.registry import NAMELESS, HandlerRegistry
-from go_scheduler.json import write_value
-from go_scheduler.models import RESULT_LIMIT
 from go_scheduler.models.values import changed
-from go_scheduler.run import run_here
-from go_scheduler.running.defaults import GRACE
-from go_scheduler.working import worker
 from go_scheduler.working.worker import (
-    Calling,
+    BaseWorker,
     Given,
-    LivingWorker,
+    Loop,
     Pauses,
+    Transport,
     Work,
     check_arguments,
     checked_name,
@@ -58,51 +48,20 @@ from go_scheduler.working.worker import (
     frozen,
     instance_of,
     own_name,
+    tell_progress,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-    from datetime import datetime
     from uuid import UUID
 
     from go_scheduler.dispatch.bus import Delivery, Subscription
-    from go_scheduler.json import JSON
+    from go_scheduler.events.listening import Instrument
     from go_scheduler.models import TaskInstance
-    from go_scheduler.working.worker import Ending
+    from go_scheduler.working.worker import Ask, Ending
 
 
-@dataclass(frozen=True, kw_only=True)
-class Settings:
-    """The settings of a worker.
-
-    Attributes:
-        bus: The bus.
-        handler: The handler that it calls.
-        topics: The names of topics.
-        served: The topics from which it takes runs. The value is the task to which the
-            topic belongs; None: the topic is for all tasks of a queue.
-        max_workers: The most handlers that run at once.
-        limits: The most runs at once of some tasks, by their names.
-        name: The worker's name.
-        telemetry: Puts a span around each call of a handler; None: no spans.
-        patience: How long after its stop it still tries to send the ends of runs.
-        short_patience: How long it still tries to send that it accepted a run.
-        grace: How long a handler may go on after its timeout.
-        clock: The clock.
-    """
-
-    bus: MessageBus
-    handler: Callable[[Any], object]
-    topics: Topics
-    served: Mapping[str, str | None]
-    max_workers: int
-    limits: Mapping[str, int]
-    name: str
-    telemetry: Instrument | None = None
-    patience: timedelta = timedelta(minutes=10)
-    short_patience: timedelta = timedelta(seconds=5)
-    grace: timedelta = GRACE
-    clock: Clock = field(default_factory=SystemClock)
+__all__ = ["DispatchWorker", "Work", "tell_progress"]
 
 
 _MOST_ENDED = 1000
@@ -149,7 +108,7 @@ class Places:
     Args:
         most: The most runs at once.
         limits: The most runs at once of some tasks, by their names.
-        topics: The topics, as ``Settings.served`` has them.
+        topics: The topics, as ``BusTransport.served`` has them.
     """
 
     def __init__(
@@ -214,18 +173,19 @@ class Key(NamedTuple):
     attempt: int
 
 
+_SHORTEST_BEAT = 0.1
+
+
 class Taken(Given):
     """A run that this worker has, from its delivery to its end.
 
     Args:
         run: The message.
         topic: The topic that it came from.
-        goes_on: Sends a heartbeat, or progress.
+        ask: ``Loop.ask``.
 
     Attributes:
         deliveries: The deliveries of its message that are not acknowledged yet.
-        began_at: When its handler was called, by this machine's clock; None: not yet.
-        stop_beating: Stops the heartbeats.
 
     Raises:
         ConfigurationError: Its payload or metadata cannot be used.
@@ -234,22 +194,13 @@ class Taken(Given):
     place = "a worker on a bus"
     recorder = "the scheduler"
 
-    def __init__(
-        self, run: Run, topic: str, goes_on: Callable[[Taken, JSON], None]
-    ) -> None:
-        # A heartbeat keeps the run; it cannot say for how long.
-        super().__init__(_work_of(run), lambda taken, by: goes_on(taken, None))
-        self._goes_on = goes_on
+    def __init__(self, run: Run, topic: str, ask: Ask) -> None:
+        lease = max(run.heartbeat_timeout.total_seconds(), 3 * _SHORTEST_BEAT)
+        super().__init__(_work_of(run), lease, ask, run.timeout)
         self.run = run
         self.key = Key(run.instance_id, run.attempt)
         self.topic = topic
         self.deliveries: list[SafeDelivery] = []
-        self.began_at: datetime | None = None
-        self.stop_beating: Callable[[], None] = _nothing
-
-    def tell(self, progress: JSON) -> None:
-        """Send the progress of the run."""
-        self._goes_on(self, progress)
 
     @cached_property
     def instance(self) -> TaskInstance:
@@ -261,10 +212,6 @@ class Taken(Given):
             key=run.key,
             runs=run.runs,
         )
-
-
-def _nothing() -> None:
-    """There are no heartbeats yet."""
 
 
 def _work_of(run: Run) -> Work:
@@ -280,28 +227,6 @@ def _work_of(run: Run) -> Work:
         traceparent=run.trace_context,
         tracestate=run.trace_state,
     )
-
-
-def tell_progress(progress: JSON) -> None:
-    """Send the progress of the run whose handler calls this.
-
-    The scheduler keeps the last value as the ``progress`` of the instance.
-
-    Args:
-        progress: Any JSON value, of at most 64 KiB as text.
-
-    Raises:
-        ConfigurationError: It is not such a value.
-        SchedulerStateError: The caller is not a handler of a ``DispatchWorker``.
-    """
-    taken = run_here()
-    if not isinstance(taken, Taken):
-        raise SchedulerStateError(
-            "tell_progress() is for handlers that a DispatchWorker calls"
-        )
-    # A copy: the caller may change the value before it is sent.
-    text = write_value(progress, name="progress", limit=RESULT_LIMIT)
-    taken.tell(json.loads(text))
 
 
 _LOG = logging.getLogger("go_scheduler.dispatch.worker")
@@ -494,97 +419,13 @@ class Sender:
             _LOG.info("the bus is back, and statuses are sent again")
 
 
-class Telling:
-    """Makes statuses and sends them; used on one event loop.
-
-    Args:
-        settings: The settings of the worker.
-        stopping: Set once the worker is to stop.
-    """
-
-    def __init__(self, settings: Settings, stopping: asyncio.Event) -> None:
-        self._name = settings.name
-        self._clock = settings.clock
-        self._loop = asyncio.get_running_loop()
-        self._sender = Sender(settings.bus, settings.topics.statuses, self._loop)
-        self._stop = asyncio.ensure_future(stopping.wait())
-
-    def close(self) -> None:
-        """Send nothing more; log the ends of runs that were not sent."""
-        self._stop.cancel()
-        for id, attempt, said in self._sender.close():
-            if said in ENDS:
-                text = "that %s, attempt %d, has %s was not sent: the bus is away"
-                _LOG.warning(text, id, attempt, said)
-
-    def status(self, taken: Taken, said: Said, **more: Any) -> Status:
-        """Make a status of a run, at the present time."""
-        return Status(
-            status=said,
-            instance_id=taken.key.instance_id,
-            attempt=taken.key.attempt,
-            worker=self._name,
-            at=self._clock.now(),
-            **more,
-        )
-
-    def begin(self, taken: Taken) -> None:
-        """Send that the handler is about to be called."""
-        taken.began_at = self._clock.now()
-        self.say(self.status(taken, Said.STARTED))
-
-    def end(self, taken: Taken, ending: Ending) -> Status:
-        """Make the last status of a run."""
-        began = taken.began_at
-        assert began is not None
-        # The clock may have been set back.
-        times = {"started_at": began, "ended_at": max(began, self._clock.now())}
-        failure = ending.failure
-        if failure is None:
-            return self.status(taken, Said.SUCCEEDED, result=ending.result, **times)
-        error = failure.error
-        if (delay := failure.given_back_for) is not None:
-            return self.status(taken, Said.RELEASED, delay=delay, error=error)
-        if taken.was_ended:
-            error = f"timed out after {taken.run.timeout}\n\n{error}"
-        _LOG.warning("%s, attempt %d, has failed:\n%s", *taken.key, error)
-        return self.status(
-            taken,
-            Said.FAILED,
-            error=error,
-            retry=False if failure.is_final else None,
-            retry_in=failure.retry_in,
-            **times,
-        )
-
-    def say(
-        self, status: Status, then: Callable[[bool], None] = lambda sent: None
-    ) -> None:
-        """Send a status, as ``Sender.put`` does."""
-        self._sender.put(status, then)
-
-    async def tell(self, status: Status, patience: timedelta) -> bool:
-        """Send a status, and wait until the bus has it; after a stop only so long.
-
-        Returns:
-            Whether the bus has it.
-        """
-        future: asyncio.Future[bool] = self._loop.create_future()
-        self.say(status, future.set_result)
-        both: list[asyncio.Future[Any]] = [future, self._stop]
-        await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
-        if not future.done():
-            await asyncio.wait([future], timeout=patience.total_seconds())
-        return future.done() and future.result()
-
-
 def served_topics(
     topics: Topics,
     queues: Sequence[str],
     handler: object,
     topic_per_task: bool | Collection[str],
 ) -> Mapping[str, str | None]:
-    """The topics from which a worker takes runs, as ``Settings.served`` has them.
+    """The topics from which a worker takes runs, as ``BusTransport`` has them.
 
     Args:
         topics: The names of topics.
@@ -682,74 +523,109 @@ def checked_limits(limits: object, handler: object) -> Mapping[str, int]:
 
 
 _CANCELS = 100
-_SHORTEST_BEAT = 0.1
 
 
-class Life(worker.Life):
-    """Takes runs from a bus, until it is told to stop.
+@dataclass(kw_only=True, eq=False)
+class BusTransport(Transport[Taken]):
+    """Takes runs from a bus, and publishes the statuses of runs.
 
-    Only its event loop uses its state. Subscriptions and the sender have threads of
-    their own, and pass everything on to the event loop.
+    Subscriptions and the sender have threads of their own, and pass everything on to
+    the event loop, which alone uses its state.
 
     Args:
-        settings: The settings of the worker.
+        bus: The bus.
+        handler: The handler; a registry has only some tasks.
+        topics: The names of topics.
+        served: The topics from which it takes runs. The value is the task to which the
+            topic belongs; None: the topic is for all tasks of a queue.
+        max_workers: The most handlers that run at once.
+        limits: The most runs at once of some tasks, by their names.
+        name: The worker's name.
+        patience: How long after its stop it still tries to send the ends of runs.
+        short_patience: How long it still tries to send that it accepted a run.
+        clock: The clock.
     """
 
-    def __init__(self, settings: Settings) -> None:
-        super().__init__(Calling(settings.handler, _LOG, settings.telemetry), _LOG)
-        self._settings = settings
+    bus: MessageBus
+    handler: Callable[[Any], object]
+    topics: Topics
+    served: Mapping[str, str | None]
+    max_workers: int
+    limits: Mapping[str, int]
+    name: str
+    patience: timedelta = timedelta(minutes=10)
+    short_patience: timedelta = timedelta(seconds=5)
+    clock: Clock = field(default_factory=SystemClock)
+
+    def __post_init__(self) -> None:
         self._taken: dict[Key, Taken] = {}
         self._ended = Ended()
-        self._log = PacedLog(_LOG, settings.clock)
-        self._places = Places(settings.max_workers, settings.limits, settings.served)
+        self._log = PacedLog(_LOG, self.clock)
+        self._places = Places(self.max_workers, self.limits, self.served)
         self._subscriptions: dict[str, Subscription] = {}
         self._prefetch: dict[str, int] = {}
 
-    def _prepare(self) -> None:
-        settings, bus = self._settings, self._settings.bus
+    def open(self, loop: Loop) -> None:
+        """Subscribe to the topics."""
+        super().open(loop)
+        self._events = asyncio.get_running_loop()
+        self._sender = Sender(self.bus, self.topics.statuses, self._events)
         with ExitStack() as stack:
             stack.callback(self._log.close)
-            self._telling = Telling(settings, self._stopping)
-            stack.callback(self._telling.close)
-            topic = settings.topics.control(settings.name)
+            stack.callback(self._close_sender)
+            topic = self.topics.control(self.name)
             hear = partial(self._soon, self._hear_cancel)
-            subscription = bus.subscribe(topic, hear, prefetch=_CANCELS, own=True)
+            subscription = self.bus.subscribe(topic, hear, prefetch=_CANCELS, own=True)
             stack.callback(subscription.close)
-            for topic in settings.served:
+            for topic in self.served:
                 hear = partial(self._soon, partial(self._hear_run, topic))
                 prefetch = self._places.prefetch(topic)
-                subscription = bus.subscribe(topic, hear, prefetch=prefetch)
+                subscription = self.bus.subscribe(topic, hear, prefetch=prefetch)
                 stack.callback(subscription.close)
                 self._subscriptions[topic] = subscription
                 self._prefetch[topic] = prefetch
-            self._hearing = stack.pop_all()
+            self._opened = stack.pop_all()
 
-    async def _live(self) -> None:
-        with self._hearing:
-            await self._stopping.wait()
+    async def close(self) -> None:
+        """End the subscriptions; log the ends of runs that were not sent."""
+        self._opened.close()
+
+    def _close_sender(self) -> None:
+        for id, attempt, said in self._sender.close():
+            if said in ENDS:
+                text = "that %s, attempt %d, has %s was not sent: the bus is away"
+                _LOG.warning(text, id, attempt, said)
+
+    async def take(self) -> None:
+        """Wait, as the subscriptions take runs; cancelled, have no more delivered."""
+        try:
+            await self._events.create_future()
+        finally:
             self._resize()
-            await self._until_left()
 
     def _soon(self, hear: Callable[[SafeDelivery], None], delivery: Delivery) -> None:
-        self._loop.call_soon_threadsafe(hear, SafeDelivery(delivery, self._log))
+        self._events.call_soon_threadsafe(hear, SafeDelivery(delivery, self._log))
 
     def _hear_run(self, topic: str, delivery: SafeDelivery) -> None:
         try:
             run = read_action(delivery.body)
             if not isinstance(run, Run):
                 raise ConfigurationError(f"its action is {run.action}, and not run")
-            taken = Taken(run, topic, self._goes_on_there)
+            taken = Taken(run, topic, self._loop.ask)
         except ConfigurationError as error:
             text = "a message from %s is dropped: %s"
             self._log.write(logging.ERROR, text, topic, error)
             delivery.reject(requeue=False)
             return
         if (known := self._taken.get(taken.key)) is not None:
-            self._hear_again(known, delivery)
+            if known.deliveries:
+                known.deliveries.append(delivery)
+            else:
+                delivery.ack()
         elif (last := self._ended.get(taken.key)) is not None:
-            self._telling.say(last)
+            self._sender.put(last)
             delivery.ack()
-        elif self._stopping.is_set() or not self._places.room(topic):
+        elif self._loop.stopping.done() or not self._places.room(topic):
             delivery.reject(requeue=True)
         elif (reason := self._trouble(taken)) is not None:
             self._refuse(taken, delivery, reason)
@@ -759,18 +635,11 @@ class Life(worker.Life):
             self._places.take(taken)
             # Before the message is acknowledged: the next one comes after that.
             self._resize()
-            self._spawn(self._have_done(taken))
-
-    def _hear_again(self, known: Taken, delivery: SafeDelivery) -> None:
-        """Handle a duplicate of a run that this worker has."""
-        if known.deliveries:
-            known.deliveries.append(delivery)
-        else:
-            delivery.ack()
+            self._loop.begin(taken)
 
     def _trouble(self, taken: Taken) -> str | None:
         """Why this worker cannot run it now; None: it can."""
-        name, task = self._settings.name, taken.run.task
+        name, task = self.name, taken.run.task
         if not self._knows(task):
             return NAMELESS if task is None else f"{name} has no handler for {task!r}"
         if not self._places.room(taken.topic, task):
@@ -778,7 +647,7 @@ class Life(worker.Life):
         return None
 
     def _knows(self, task: str | None) -> bool:
-        handler = self._settings.handler
+        handler = self.handler
         if isinstance(handler, HandlerRegistry):
             return task is not None and task in handler
         return True
@@ -792,9 +661,9 @@ class Life(worker.Life):
         else:
             level, delay = logging.WARNING, offered_again_after(attempt)
         self._log.write(level, "%s is given back for %s: %s", id, delay, reason)
-        status = self._telling.status(taken, Said.RELEASED, delay=delay, error=reason)
+        status = self._status(taken, Said.RELEASED, delay=delay, error=reason)
         self._ended.add(taken.key, status)
-        self._telling.say(status, lambda sent: delivery.ack())
+        self._sender.put(status, lambda sent: delivery.ack())
 
     def _hear_cancel(self, delivery: SafeDelivery) -> None:
         delivery.ack()
@@ -814,78 +683,90 @@ class Life(worker.Life):
         else:
             taken.cancel_requested = True
 
-    async def _have_done(self, taken: Taken) -> None:
-        try:
-            last = await self._run_taken(taken)
-        finally:
-            self._places.leave(taken)
-            del self._taken[taken.key]
-            self._resize()
-        if last is not None:
-            self._ended.add(taken.key, last)
-            await self._telling.tell(last, self._settings.patience)
-
-    async def _run_taken(self, taken: Taken) -> Status | None:
-        """Run it, and return its last status; None: this worker did not get the run."""
-        accepted = self._telling.status(taken, Said.ACCEPTED)
-        is_ours = await self._telling.tell(accepted, self._settings.short_patience)
-        for each in taken.deliveries:
+    async def accept(self, given: Taken) -> bool:
+        """Send that it is accepted; the bus keeps its message until it has that."""
+        accepted = self._status(given, Said.ACCEPTED)
+        is_ours = await self._send(accepted, self.short_patience)
+        for each in given.deliveries:
             if is_ours:
                 each.ack()
             else:
-                each.reject(requeue=self._stopping.is_set())
-        taken.deliveries.clear()
-        if not is_ours:
-            return None
-        if self._stopping.is_set() or taken.cancel_requested or taken.lost:
-            return self._telling.status(taken, Said.RELEASED, delay=ZERO)
-        return self._telling.end(taken, await self._call(taken))
+                each.reject(requeue=self._loop.stopping.done())
+        given.deliveries.clear()
+        return is_ours
 
-    async def _call(self, taken: Taken) -> Ending:
-        self._telling.begin(taken)
-        self._beat_later(taken)
-        timing_out = None
-        if taken.run.timeout is not None:
-            seconds = taken.run.timeout.total_seconds()
-            timing_out = asyncio.create_task(self._time_out(taken, seconds))
-        try:
-            return await self._calling.call(taken)
-        finally:
-            taken.stop_beating()
-            if timing_out is not None:
-                timing_out.cancel()
+    def begin(self, given: Taken) -> None:
+        """Send that the handler is about to be called."""
+        self._sender.put(self._status(given, Said.STARTED))
 
-    async def _time_out(self, taken: Taken, seconds: float) -> None:
-        await asyncio.sleep(seconds)
-        self._calling.end(taken)
-        await asyncio.sleep(self._settings.grace.total_seconds())
-        # A thread cannot be ended. The scheduler gives the run up at this heartbeat.
-        self._goes_on(taken)
+    async def keep(self, given: Taken, by: timedelta | None = None) -> float:
+        """Send a heartbeat, or progress; it cannot say for how long."""
+        # After the end of a run nothing more is said of it.
+        if given.key in self._taken:
+            said = Said.HEARTBEAT if given.progress is None else Said.PROGRESS
+            self._sender.put(self._status(given, said, progress=given.progress))
+            given.progress = None
+        return given.lease / 3
 
-    def _beat_later(self, taken: Taken) -> None:
-        """Start the heartbeats of a run."""
-        third = max(taken.run.heartbeat_timeout.total_seconds() / 3, _SHORTEST_BEAT)
-        # A timer and not a task: most runs end before the first heartbeat.
-        timer = self._loop.call_later(third, self._beat, taken)
-        taken.stop_beating = timer.cancel
+    def leave(self, given: Taken) -> None:
+        """Free the place of a run."""
+        self._places.leave(given)
+        del self._taken[given.key]
+        self._resize()
 
-    def _beat(self, taken: Taken) -> None:
-        self._goes_on(taken)
-        self._beat_later(taken)
+    async def give_back(self, given: Taken) -> None:
+        """Send that it is released."""
+        await self._end(given, self._status(given, Said.RELEASED, delay=ZERO))
 
-    def _goes_on(self, taken: Taken, progress: JSON = None) -> None:
-        said = Said.HEARTBEAT if progress is None else Said.PROGRESS
-        self._telling.say(self._telling.status(taken, said, progress=progress))
+    async def report(self, given: Taken, ending: Ending) -> None:
+        """Send what came of it."""
+        failure = ending.failure
+        more: dict[str, Any] = {
+            "started_at": given.began_at,
+            "ended_at": given.ended_at,
+        }
+        if failure is None:
+            said, more["result"] = Said.SUCCEEDED, ending.result
+        elif (delay := failure.given_back_for) is not None:
+            said, more = Said.RELEASED, {"delay": delay, "error": failure.error}
+        else:
+            said, more["error"] = Said.FAILED, failure.error
+            more["retry"] = False if failure.is_final else None
+            more["retry_in"] = failure.retry_in
+        await self._end(given, self._status(given, said, **more))
 
-    def _goes_on_there(self, taken: Taken, progress: JSON) -> None:
-        """Send a heartbeat or progress, from the thread of the handler."""
-        # The event loop is closed if the run was left behind.
-        with suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(self._goes_on, taken, progress)
+    async def _end(self, given: Taken, last: Status) -> None:
+        self._ended.add(given.key, last)
+        await self._send(last, self.patience)
+
+    def _status(self, taken: Taken, said: Said, **more: Any) -> Status:
+        """Make a status of a run, at the present time."""
+        return Status(
+            status=said,
+            instance_id=taken.key.instance_id,
+            attempt=taken.key.attempt,
+            worker=self.name,
+            at=self.clock.now(),
+            **more,
+        )
+
+    async def _send(self, status: Status, patience: timedelta) -> bool:
+        """Send a status, and wait until the bus has it; after a stop only so long.
+
+        Returns:
+            Whether the bus has it.
+        """
+        future: asyncio.Future[bool] = self._events.create_future()
+        self._sender.put(status, future.set_result)
+        both: list[asyncio.Future[Any]] = [future, self._loop.stopping]
+        await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+        if not future.done():
+            await asyncio.wait([future], timeout=patience.total_seconds())
+        return future.done() and future.result()
 
     def _resize(self) -> None:
         """Adapt the prefetch of each topic to the free places."""
-        stops = self._stopping.is_set()
+        stops = self._loop.stopping.done()
         for topic, subscription in self._subscriptions.items():
             present = self._prefetch[topic]
             prefetch = 0 if stops else self._places.prefetch(topic, present)
@@ -899,7 +780,7 @@ class Life(worker.Life):
                     self._log.write(logging.ERROR, text, topic, error, error=error)
 
 
-class DispatchWorker(LivingWorker):
+class DispatchWorker(BaseWorker):
     """Takes runs from a message bus, and runs them here.
 
     ```python
@@ -957,7 +838,8 @@ class DispatchWorker(LivingWorker):
         # This checks its length.
         topics.control(checked_name(name))
         names = checked_queues(queues)
-        settings = Settings(
+        transport = partial(
+            BusTransport,
             bus=bus,
             handler=handler,
             topics=topics,
@@ -965,8 +847,7 @@ class DispatchWorker(LivingWorker):
             max_workers=max_workers,
             limits=checked_limits(limits, handler),
             name=name,
-            telemetry=telemetry,
         )
         for text in unserved_texts(names, handler, topic_per_task):
             _LOG.warning(text)
-        super().__init__(lambda: Life(settings))
+        super().__init__(transport, handler, log=_LOG, telemetry=telemetry)

@@ -370,9 +370,7 @@ def _listed(definitions: Sequence[TaskDefinition]) -> str:
 
 
 def _label(definition: TaskDefinition) -> str:
-    return (
-        f"{definition.name} {definition.id}" if definition.name else f"{definition.id}"
-    )
+    return " ".join(filter(None, (definition.label, str(definition.id))))
 
 
 _MOST = 1000

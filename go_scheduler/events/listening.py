@@ -120,7 +120,7 @@ def _checked(listener: object) -> Listener:
     return listener
 
 
-class Tallied(Protocol):
+class Counting(Protocol):
     """The counts of a node."""
 
     def totals(self) -> Sequence[Counts]:
@@ -135,7 +135,7 @@ class Watched(Protocol):
         """Whether it has stopped counting."""
 
     @property
-    def tally(self) -> Tallied:
+    def metrics(self) -> Counting:
         """Its counts."""
 
     def health(self) -> Any:

@@ -64,7 +64,13 @@ class Creation:
         self._clock = clock
         self._events = events.teller("firing")
         # Whatever hangs in the one is not to keep the other from its work.
-        guard = partial(Guard, base, patience=_PATIENCE, catch_up=settings.catch_up)
+        guard = partial(
+            Guard,
+            base,
+            patience=_PATIENCE,
+            catch_up=settings.catch_up,
+            jitter=settings.jitter,
+        )
         self._guards = [guard() for _ in range(2)]
         planner, in_the_background = (Planner(store, each) for each in self._guards)
         self._definitions = DefinitionScheduler(
@@ -123,7 +129,8 @@ class Creation:
         firings = self._guards[0].plan(
             [definition], now=now, until=until, failed=lambda *_: None
         )
-        return next((each for each in firings if each.skipped is None), None)
+        at_once = (e for e in firings if e.skipped is None and not e.execute_times)
+        return next(at_once, None)
 
     def tell_fired(self, firing: Firing) -> None:
         """Tell of a first step that was taken."""
@@ -140,6 +147,4 @@ def _is_plain(definition: TaskDefinition) -> bool:
     trigger = definition.trigger
     runs_once = is_own(trigger) and not (trigger.recurring or trigger.waits)
     is_new = definition.revision is None
-    return (
-        runs_once and is_new and definition.jitter is None and not uses_slot(definition)
-    )
+    return runs_once and is_new and not uses_slot(definition)

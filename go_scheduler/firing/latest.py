@@ -24,7 +24,7 @@ def jitter_of(definition: TaskDefinition, fire_time: datetime) -> timedelta:
         definition: By its id, so that many of one schedule are spread.
         fire_time: Each has its own.
     """
-    if definition.jitter is None:
+    if not definition.jitter:
         return ZERO
     instant = (fire_time - _EPOCH) // _MICROSECOND
     key = definition.id.bytes + instant.to_bytes(8, signed=True)

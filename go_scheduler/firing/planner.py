@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
@@ -18,6 +19,7 @@ from go_scheduler.firing.steps import (
     within_queue,
 )
 from go_scheduler.formatting import shown
+from go_scheduler.models.values import changed
 from go_scheduler.policies import CatchUp
 from go_scheduler.stores.base import count_unstarted
 from go_scheduler.stores.filters import Filter
@@ -51,14 +53,21 @@ class Guard:
             threads, foreign triggers are called in place.
         patience: How long the plan of one definition may take.
         catch_up: For definitions that do not say.
+        jitter: Likewise.
     """
 
     def __init__(
-        self, clock: Clock, *, patience: timedelta, catch_up: CatchUp = CatchUp()
+        self,
+        clock: Clock,
+        *,
+        patience: timedelta,
+        catch_up: CatchUp = CatchUp(),
+        jitter: timedelta | None = None,
     ) -> None:
         self._clock = clock
         self._patience = patience
         self._catch_up = catch_up
+        self._jitter = jitter
         self._left_behind: list[_Helper] = []
 
     def hanging(self) -> Set[UUID]:
@@ -88,7 +97,7 @@ class Guard:
         Returns:
             The firings of the others, in no order.
         """
-        question = _Question(now, until, self._catch_up, last)
+        question = _Question(now, until, self._catch_up, self._jitter, last)
         firings: list[Firing] = []
         for definition, answer in self._ask(definitions, question):
             if isinstance(answer, Exception):
@@ -147,10 +156,16 @@ class _Question(NamedTuple):
     now: datetime
     until: datetime
     catch_up: CatchUp
+    jitter: timedelta | None
     last: Mapping[UUID, LastFired]
 
     def answer(self, definition: TaskDefinition, most: int) -> Firing | Exception:
         """The step of a definition of so many fire times at most, or its error."""
+        if definition.jitter is None and self.jitter is not None:
+            found = self.answer(changed(definition, jitter=self.jitter), most)
+            if isinstance(found, Exception):
+                return found
+            return replace(found, definition=definition)
         try:
             return plan(
                 definition,

@@ -273,7 +273,7 @@ def _firing(
     skipped: Skipped | None = None,
 ) -> Firing:
     execute_times: Iterable[datetime] = ()
-    if definition.jitter is not None:
+    if definition.jitter:
         execute_times = (each + jitter_of(definition, each) for each in fire_times)
     return Firing(
         definition=definition,

@@ -14,7 +14,7 @@ if typing.TYPE_CHECKING:
     from go_scheduler.http.limits import Limits
     from go_scheduler.http.serving import serve
     from go_scheduler.http.work.long_poll import LongPoll
-    from go_scheduler.http.worker import Work, Worker
+    from go_scheduler.http.worker import Work, Worker, tell_progress
 else:
     # Hidden from type checkers, which would take any misspelt name for an object.
     __getattr__, __dir__ = _on_demand.on_demand(
@@ -31,6 +31,7 @@ else:
             "create_app": "app",
             "new_key": "access.bearer",
             "serve": "serving",
+            "tell_progress": "worker",
             "Work": "worker",
             "Worker": "worker",
         },
@@ -51,4 +52,5 @@ __all__ = [
     "create_app",
     "new_key",
     "serve",
+    "tell_progress",
 ]

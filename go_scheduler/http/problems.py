@@ -11,6 +11,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
+from go_scheduler.checks import parse_id
 from go_scheduler.errors import (
     ClaimLostError,
     ConfigurationError,
@@ -24,6 +25,7 @@ from go_scheduler.errors import (
     TaskInstanceStateError,
     UnknownTriggerError,
 )
+from go_scheduler.formatting import shown
 from go_scheduler.pydantic_messages import worded
 
 if TYPE_CHECKING:
@@ -235,6 +237,12 @@ def of_error(request: Request, error: Exception) -> Problem:
     """The problem of any error that a route has raised."""
     if isinstance(error, Problem):
         return error
+    if isinstance(error, TaskDefinitionNotFoundError):
+        given = str(request.path_params.get("id", error.definition_id))
+        if parse_id(given) is None:
+            status, slug, title = _KINDS[TaskDefinitionNotFoundError]
+            detail = f"no task definition has the key {shown(given)}"
+            return Problem(status, slug, title, detail)
     if isinstance(error, GoSchedulerError):
         return problem_of(
             error,

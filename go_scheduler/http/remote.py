@@ -11,6 +11,7 @@ from urllib.parse import quote
 import httpx
 
 from go_scheduler.audit import AuditedDefinition, AuditedTime
+from go_scheduler.client.backfilling import Backfill
 from go_scheduler.client.pages import Page
 from go_scheduler.errors import (
     ConfigurationError,
@@ -25,6 +26,7 @@ from go_scheduler.http.bodies.body import if_given
 from go_scheduler.http.bodies.definitions import DefinitionAnswer, DefinitionBody
 from go_scheduler.http.bodies.instances import (
     AuditAnswer,
+    BackfillAnswer,
     InstanceAnswer,
     NodeAnswer,
     PreviewedAnswer,
@@ -65,6 +67,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from go_scheduler.json import JSON
+    from go_scheduler.policies import Overlap
 
 
 def definition_of(answer: Any) -> TaskDefinition:
@@ -90,6 +93,7 @@ def _instance(body: InstanceAnswer) -> TaskInstance:
     definition = TaskDefinition(
         trigger=OnDemandTrigger(),
         id=body.definition_id,
+        key=body.definition_key,
         name=body.name,
         queue=body.queue,
         metadata=body.metadata,
@@ -282,6 +286,25 @@ class Remote:
             "key": key,
         }
         return instance_of(self._of_definition("POST", definition_id, "/run", body))
+
+    def backfill(
+        self,
+        definition_id: UUID,
+        start: datetime,
+        end: datetime,
+        *,
+        overlap: Overlap | None = None,
+        limit: int,
+    ) -> Backfill:
+        """Run the fire times of a past period that have no instance."""
+        body = {
+            "start": _time(start),
+            "end": _time(end),
+            "overlap": overlap,
+            "limit": limit,
+        }
+        answer = self._of_definition("POST", definition_id, "/backfill", body)
+        return Backfill(**dict(BackfillAnswer.model_validate(answer)))
 
     def why(self, definition_id: UUID, at: datetime | None = None) -> Why:
         """Explain what happened or will happen to a definition or an instance."""

@@ -5,16 +5,15 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from contextlib import aclosing
-from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import httpx
 
 from go_scheduler.checks import check_at_least, check_type
-from go_scheduler.clock import ZERO, SystemClock
+from go_scheduler.clock import ZERO
 from go_scheduler.errors import (
     ConfigurationError,
     GoSchedulerError,
@@ -27,16 +26,16 @@ from go_scheduler.http.remote_errors import error_of
 from go_scheduler.json import NOTHING
 from go_scheduler.working import worker
 from go_scheduler.working.worker import (
-    Calling,
-    LivingWorker,
+    BaseWorker,
     Pauses,
+    Transport,
     Work,
     check_arguments,
     checked_name,
     checked_queues,
-    first,
     frozen,
     own_name,
+    tell_progress,
 )
 
 if TYPE_CHECKING:
@@ -49,11 +48,11 @@ if TYPE_CHECKING:
     )
 
     from go_scheduler.running.outcomes import Failure
-    from go_scheduler.working.worker import Ending
+    from go_scheduler.working.worker import Ask, Ending
 
     Token = str | Callable[[], str] | None
 
-__all__ = ["Work", "Worker"]
+__all__ = ["Work", "Worker", "tell_progress"]
 
 
 class Given(worker.Given):
@@ -61,23 +60,30 @@ class Given(worker.Given):
 
     Args:
         item: The item of the server's answer.
-        extend: Asks the server for more time, without waiting for its answer.
+        ask: ``Loop.ask``.
 
     Attributes:
-        times: When the run began and ended by this machine's clock, as the body of a
-            report has them; empty while it runs.
+        pauses: The pauses between its heartbeats while the server is away.
+        asking: Held while the server is asked: heartbeats are in their order, and the
+            result comes after them.
     """
 
     place = "a worker of an HTTP server"
     recorder = "the server"
 
-    def __init__(
-        self, item: Mapping[str, Any], extend: Callable[[Given, timedelta], None]
-    ) -> None:
-        super().__init__(_work_of(item), extend)
+    def __init__(self, item: Mapping[str, Any], ask: Ask) -> None:
+        super().__init__(_work_of(item), item["lease"], ask)
         self.token: str = item["token"]
-        self.lease: float = item["lease"]
-        self.times: Mapping[str, str] = {}
+        self.pauses = Pauses(self.lease / 3)
+        self.asking = asyncio.Lock()
+
+    @property
+    def times(self) -> Mapping[str, str]:
+        """When the run began and ended, as the body of a report has it."""
+        return {
+            "started_at": self.began_at.isoformat(),
+            "ended_at": self.ended_at.isoformat(),
+        }
 
 
 def _work_of(item: Mapping[str, Any]) -> Work:
@@ -276,59 +282,159 @@ _BYTES = 256 * 1024
 BEYOND = timedelta(minutes=10)
 
 
-class Reports:
-    """Reports runs to a server, and repeats a report while the server is away.
+_MOST_ASKED_FOR = 100
+# The most unsent results for each worker thread: no more work is taken from a server
+# that takes no reports.
+_UNTOLD = 2
+
+
+class HTTPTransport(Transport[Given]):
+    """Polls a server for work, and repeats a report while the server is away.
 
     Successes that come in while a report is under way are sent together afterwards.
 
     Args:
-        server: The server.
+        url: The URL of the server.
+        queues: The queues, with commas between them.
+        max_workers: The most handlers that run at once.
+        token: The token, or a function that returns it; None: no token is sent.
+        name: The name of the worker that the server shows.
+        wait: How long a poll waits for work.
         beyond: How long after the end of the lease the result of a run is still sent.
     """
 
-    def __init__(self, server: Server, beyond: timedelta = BEYOND) -> None:
-        self._server = server
+    def __init__(
+        self,
+        url: str,
+        *,
+        queues: str,
+        max_workers: int,
+        token: Token,
+        name: str,
+        wait: timedelta,
+        beyond: timedelta = BEYOND,
+    ) -> None:
+        self.server = Server(url, token)
+        self._queues = queues
+        self._max_workers = max_workers
+        self._name = name
+        self._wait = wait.total_seconds()
         self._beyond = beyond.total_seconds()
+        self._called = self._untold = 0
+        self._has_room = asyncio.Event()
         self._completed: list[tuple[bytes, asyncio.Future[Exception | None]]] = []
         self._telling: asyncio.Task[None] | None = None
 
-    async def keep(self, given: Given) -> None:
-        """Send a heartbeat after each third of the lease, until the run is lost."""
-        third = given.lease / 3
-        pauses, pause = Pauses(third), third
-        while not given.lost:
-            await asyncio.sleep(pause)
-            try:
-                self._note(given, await self._server.tell(given, "heartbeat"))
-            except AwayError as error:
-                pause = min(pauses.next(error.seconds), third)
-            except (LostError, GoSchedulerError) as error:
-                _lose(given, error)
-            else:
-                pauses, pause = Pauses(third), third
+    async def take(self) -> None:
+        """Take work whenever a handler may be called.
 
-    async def extend(self, given: Given, seconds: float) -> None:
-        """Ask for more time; heartbeats go on if the server does not answer."""
+        Raises:
+            GoSchedulerError: The server refuses the worker.
+        """
+        pauses, is_away = Pauses(), False
+        while True:
+            while (room := self.room()) < 1:
+                self._has_room.clear()
+                await self._has_room.wait()
+            try:
+                await self._poll(room)
+            except AwayError as error:
+                if not is_away:
+                    _LOG.warning("no work at the moment: %s", error)
+                is_away = True
+                await asyncio.sleep(pauses.next(error.seconds))
+                continue
+            if is_away:
+                _LOG.info("%s answers again", self.server.url)
+            is_away = False
+            pauses.reset()
+
+    async def _poll(self, most: int) -> None:
+        """Wait for work, and begin it; also what is handed out as this is cancelled."""
+        taking = asyncio.create_task(
+            self.server.take(
+                self._queues, most=most, wait=self._wait, worker=self._name
+            )
+        )
         try:
-            answer = await self._server.tell(given, "extend", seconds=seconds)
-            self._note(given, answer)
-        except AwayError as error:
-            _LOG.warning("%s gets no more time: %s", given.work.instance_id, error)
-        except (LostError, GoSchedulerError) as error:
-            _lose(given, error)
+            await asyncio.shield(taking)
+        except asyncio.CancelledError:
+            if not self.server.hands_out:
+                taking.cancel()
+            await asyncio.wait([taking])
+            raise
+        finally:
+            if taking.done() and not taking.cancelled() and not taking.exception():
+                for each in taking.result():
+                    self._called += 1
+                    self._loop.begin(Given(each, self._loop.ask))
+
+    def room(self) -> int:
+        """How many more runs it takes: fewer if many results are not sent yet."""
+        most = self._max_workers
+        return min(_MOST_ASKED_FOR, most - self._called, _UNTOLD * most - self._untold)
+
+    async def keep(self, given: Given, by: timedelta | None = None) -> float:
+        """Send a heartbeat with the progress, or ask for more time."""
+        third = given.lease / 3
+        async with given.asking:
+            body: dict[str, object] = {}
+            progress = None
+            if by is not None:
+                body["seconds"] = by.total_seconds()
+            elif (progress := given.progress) is not None:
+                body["progress"], given.progress = progress, None
+            what = "heartbeat" if by is None else "extend"
+            try:
+                answer = await self.server.tell(given, what, **body)
+            except AwayError as error:
+                if by is not None:
+                    text = "%s gets no more time: %s"
+                    _LOG.warning(text, given.work.instance_id, error)
+                # The next heartbeat has it, if there is nothing newer by then.
+                if given.progress is None:
+                    given.progress = progress
+                return min(given.pauses.next(error.seconds), third)
+            except (LostError, GoSchedulerError) as error:
+                _LOG.warning("%s is lost: %s", given.work.instance_id, error)
+                given.lost = True
+            else:
+                given.pauses.reset()
+                if answer["answer"] == "stop":
+                    given.cancel_requested = True
+        return third
+
+    def leave(self, given: Given) -> None:
+        """Free the place of a run."""
+        self._called -= 1
+        self._has_room.set()
 
     async def give_back(self, given: Given) -> None:
         """Release a run that has not begun; if that fails, its lease lapses."""
         try:
-            await self._server.tell(given, "release")
-        except (AwayError, LostError, GoSchedulerError) as error:
+            await self.server.tell(given, "release")
+        except (LostError, GoSchedulerError) as error:
             _LOG.warning("%s is not given back: %s", given.work.instance_id, error)
 
-    async def tell(self, given: Given, ending: Ending) -> None:
+    async def report(self, given: Given, ending: Ending) -> None:
         """Send the result of a run, and repeat that until its time is over."""
+        self._untold += 1
+        try:
+            await self._report(given, ending)
+        except (LostError, GoSchedulerError) as error:
+            text = "the result of %s is not recorded: %s"
+            _LOG.warning(text, given.work.instance_id, error)
+        finally:
+            self._untold -= 1
+            self._has_room.set()
+
+    async def _report(self, given: Given, ending: Ending) -> None:
         # As often as heartbeats, which keep the instance from running elsewhere.
         loop, pauses = asyncio.get_running_loop(), Pauses(given.lease / 3)
         until = loop.time() + given.lease + self._beyond
+        # What the handler has asked for comes first.
+        async with given.asking:
+            pass
         while True:
             try:
                 if ending.failure is not None:
@@ -339,11 +445,7 @@ class Reports:
             except AwayError as error:
                 pause = pauses.next(error.seconds)
                 if loop.time() + pause > until:
-                    _untold(given, error)
-                    return
-            except (LostError, GoSchedulerError) as error:
-                _untold(given, error)
-                return
+                    raise
             await asyncio.sleep(pause)
 
     async def _fail(self, given: Given, failure: Failure) -> None:
@@ -352,14 +454,14 @@ class Reports:
             raise LostError("it runs elsewhere")
         if (delay := failure.given_back_for) is not None:
             seconds, reason = delay.total_seconds(), failure.error[-_MOST_REASON:]
-            await self._server.tell(given, "release", delay=seconds, reason=reason)
+            await self.server.tell(given, "release", delay=seconds, reason=reason)
             return
         body: dict[str, object] = {"message": failure.error, **given.times}
         if failure.is_final:
             body["fail"] = True
         elif failure.retry_in is not None:
             body["retry_after"] = failure.retry_in.total_seconds()
-        await self._server.tell(given, "error", **body)
+        await self.server.tell(given, "error", **body)
 
     async def _complete(self, given: Given, result: object) -> None:
         said = {"instance_id": str(given.work.instance_id), "token": given.token}
@@ -376,7 +478,7 @@ class Reports:
         while some := self._some():
             answers: Sequence[Exception | None]
             try:
-                answers = await self._server.complete([text for text, _ in some])
+                answers = await self.server.complete([text for text, _ in some])
             except Exception as error:
                 answers = [error] * len(some)
             for (_, future), answer in zip(some, answers, strict=True):
@@ -394,177 +496,16 @@ class Reports:
         some, self._completed = self._completed[:count], self._completed[count:]
         return some
 
-    def _note(self, given: Given, answer: Mapping[str, Any]) -> None:
-        if answer["answer"] == "stop":
-            given.cancel_requested = True
-
-
-def _lose(given: Given, error: Exception) -> None:
-    _LOG.warning("%s is lost: %s", given.work.instance_id, error)
-    given.lost = True
-
-
-def _untold(given: Given, error: Exception) -> None:
-    _LOG.warning("the result of %s is not recorded: %s", given.work.instance_id, error)
-
-
-_CLOCK = SystemClock()
-_MOST_ASKED_FOR = 100
-# The most unsent results for each worker thread: no more work is taken from a server
-# that takes no reports.
-_UNTOLD = 2
-
-
-@dataclass(frozen=True, kw_only=True)
-class Settings:
-    """The settings of a worker.
-
-    Attributes:
-        url: The URL of its server.
-        handler: The handler.
-        queues: Its queues, with commas between them.
-        max_workers: The most handlers that run at once.
-        token: The token, or a function that returns it; None: no token is sent.
-        name: The name of the worker that the server shows.
-        wait: How long a poll waits for work.
-        telemetry: Makes a span around each call of a handler; None: no spans.
-        beyond: How long after the end of the lease the result of a run is still sent.
-    """
-
-    url: str
-    handler: Callable[[Any], object]
-    queues: str
-    max_workers: int
-    token: Token
-    name: str
-    wait: timedelta
-    telemetry: Instrument | None = None
-    beyond: timedelta = BEYOND
-
-
-class Life(worker.Life):
-    """One start of a worker: takes work and runs it, until it is stopped.
-
-    Args:
-        settings: The settings of the worker.
-    """
-
-    def __init__(self, settings: Settings) -> None:
-        super().__init__(Calling(settings.handler, _LOG, settings.telemetry), _LOG)
-        self._settings = settings
-        self._called = 0
-
-    async def _live(self) -> None:
-        self._changed = asyncio.Event()
-        server = self._server = Server(self._settings.url, self._settings.token)
-        async with aclosing(server):
-            self._reports = Reports(server, self._settings.beyond)
-            polling = asyncio.create_task(self._poll())
-            await first(polling, self._stopping.wait())
-            polling.cancel()
-            await asyncio.wait([polling])
-            await self._until_left()
-        # Raises the error if the server has refused the worker.
-        if not polling.cancelled():
-            polling.result()
-
-    async def _poll(self) -> None:
-        """Take work whenever a handler may be called.
-
-        Raises:
-            GoSchedulerError: The server refuses the worker.
-        """
-        settings, pauses, is_away = self._settings, Pauses(), False
-        while True:
-            while (room := self._room()) < 1:
-                self._changed.clear()
-                await self._changed.wait()
-            try:
-                found = await self._take(room)
-            except AwayError as error:
-                if not is_away:
-                    _LOG.warning("no work at the moment: %s", error)
-                is_away = True
-                await asyncio.sleep(pauses.next(error.seconds))
-                continue
-            if is_away:
-                _LOG.info("%s answers again", settings.url)
-            is_away = False
-            pauses.reset()
-            for each in found:
-                self._begin(each)
-
-    async def _take(self, most: int) -> Sequence[Mapping[str, Any]]:
-        """Wait for work; work that arrives after a stop is released."""
-        settings = self._settings
-        taking = asyncio.create_task(
-            self._server.take(
-                settings.queues,
-                most=most,
-                wait=settings.wait.total_seconds(),
-                worker=settings.name,
-            )
-        )
-        try:
-            return await asyncio.shield(taking)
-        except asyncio.CancelledError:
-            if not self._server.hands_out:
-                taking.cancel()
-            await asyncio.wait([taking])
-            if not taking.cancelled() and taking.exception() is None:
-                for each in taking.result():
-                    given = Given(each, self._extend_soon)
-                    self._spawn(self._reports.give_back(given))
-            raise
-
-    def _room(self) -> int:
-        """How many more runs it takes: fewer if many results are not sent yet."""
-        most, untold = self._settings.max_workers, len(self._runs) - self._called
-        return min(_MOST_ASKED_FOR, most - self._called, _UNTOLD * most - untold)
-
-    def _begin(self, item: Mapping[str, Any]) -> None:
-        self._called += 1
-        self._spawn(self._have_done(Given(item, self._extend_soon)))
-
-    async def _have_done(self, given: Given) -> None:
-        keeping = asyncio.create_task(self._reports.keep(given))
-        try:
-            began = _CLOCK.now()
-            try:
-                ending = await self._calling.call(given)
-            finally:
-                self._called -= 1
-                self._changed.set()
-            # The clock may have been set back.
-            ended = max(began, _CLOCK.now())
-            times = {"started_at": began, "ended_at": ended}
-            given.times = {name: at.isoformat() for name, at in times.items()}
-            if ending.failure is not None:
-                _LOG.warning(
-                    "%s, attempt %d, has failed:\n%s",
-                    given.work.instance_id,
-                    given.work.attempt,
-                    ending.failure.error,
-                )
-            await self._reports.tell(given, ending)
-        finally:
-            keeping.cancel()
-            self._changed.set()
-
-    def _extend_soon(self, given: Given, by: timedelta) -> None:
-        """Ask for more time, from any thread."""
-
-        def extend() -> None:
-            self._spawn(self._reports.extend(given, by.total_seconds()))
-
-        self._loop.call_soon_threadsafe(extend)
+    async def close(self) -> None:
+        """Close the connections."""
+        await self.server.aclose()
 
 
 _UNLESS = "; plain_http=True sends it there all the same, for others to read"
 _LONGEST_WAIT = timedelta(seconds=60)
 
 
-class Worker(LivingWorker):
+class Worker(BaseWorker):
     """Takes work from a server by long-poll, and runs it in this process.
 
     ```python
@@ -578,8 +519,9 @@ class Worker(LivingWorker):
     value is the result, if it is JSON. An exception is the error of the run;
     ``RetryAfter``, ``Fail`` and ``GiveBack`` work as in any handler. In a handler,
     ``current_run()`` says whether the run was cancelled or lost, and its ``extend``
-    asks for more time. The worker sends heartbeats meanwhile. While the server is away,
-    the worker tries again with growing pauses, and sends the results of runs later.
+    asks for more time; ``tell_progress`` says how far it has come. The worker sends
+    heartbeats meanwhile. While the server is away, the worker tries again with growing
+    pauses, and sends the results of runs later.
 
     Args:
         url: The URL of the server, such as ``http://127.0.0.1:8710``.
@@ -625,17 +567,16 @@ class Worker(LivingWorker):
         check_at_least("wait", wait, ZERO)
         if wait > _LONGEST_WAIT:
             raise ConfigurationError(f"wait must be a minute at most: {shown(wait)}")
-        settings = Settings(
-            url=checked_url(url),
-            handler=handler,
+        transport = partial(
+            HTTPTransport,
+            checked_url(url),
             queues=_joined(queues),
             max_workers=max_workers,
             token=token,
             name=own_name() if name is None else checked_name(name),
             wait=wait,
-            telemetry=telemetry,
         )
-        super().__init__(lambda: Life(settings))
+        super().__init__(transport, handler, log=_LOG, telemetry=telemetry)
 
 
 def _joined(queues: Iterable[str]) -> str:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-_MOST_IN_SECONDS = (3600 * 3, 3600 * 6, 3600 * 12, 3600 * 24)
 BOUNDS_IN_SECONDS = (
     0.0005,
     0.0007,
@@ -22,7 +21,7 @@ BOUNDS_IN_SECONDS = (
         for power in range(-3, 4)
         for step in (1, 1.5, 2, 3, 5, 7)
     ),
-    *map(float, _MOST_IN_SECONDS),
+    *(3600.0 * hours for hours in (3, 6, 12, 24)),
 )
 """The upper bounds, each half as much again as the one before or a little less."""
 

@@ -14,14 +14,15 @@ from go_scheduler.checks import (
     PRIORITIES,
     check_at_least,
     check_id,
+    check_key,
     check_name,
     check_note,
     check_number,
     check_policy,
-    check_positive,
     check_trace_context,
     check_type,
 )
+from go_scheduler.clock import ZERO
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.formatting import brief, shown, utc_text
 from go_scheduler.json import JSON, NOTHING, check_text, freeze, is_same
@@ -73,6 +74,13 @@ def _with_note(reason: str, note: str | None) -> str:
 METADATA_LIMIT = 64 * 1024
 """The most bytes a definition's metadata may have, as JSON text in UTF-8."""
 
+POLICIES = (
+    *("expire_after", "timeout", "start_timeout", "heartbeat_timeout", "retry"),
+    *("catch_up", "jitter", "overlap", "lock", "max_per_node", "max_queue"),
+    "when_full",
+)
+"""The fields that say how instances run, in the order in which they are shown."""
+
 _MOST_COUNTED = 10**9
 _WHEN_FULL = ("refuse", "drop")
 _LIMITS = ("expire_after", "timeout", "start_timeout", "heartbeat_timeout")
@@ -93,8 +101,11 @@ class TaskDefinition:
     Attributes:
         trigger: Says when it fires.
         id: Its identity; scheduling the same id again replaces the definition. One that
-            is passed is remembered when the definition has ended and is gone: scheduled
-            again with an equal trigger, it does not run again.
+            is passed, or made of a ``key``, is remembered when the definition has ended
+            and is gone: scheduled again with an equal trigger, it does not run again.
+        key: What you call it: its id is made of this text, by ``id_for``, so that no
+            other definition has the same key. At most 2,000 characters, and no UUID.
+            None: it has none.
         name: Which handler of a ``HandlerRegistry`` runs it; at most 200 characters.
         queue: Which nodes run it: those that serve this queue; at most 200 characters.
         priority: Its class, from 0 to 3. Of what is due in a queue, what is in a
@@ -117,7 +128,7 @@ class TaskDefinition:
             scheduler that runs it.
         catch_up: What becomes of what is late; None: the scheduler's default.
         jitter: Run each instance later than its fire time, by up to so much: how much
-            follows from id and fire time. None: at its fire time.
+            follows from id and fire time. None: the scheduler's default.
         overlap: What becomes of an instance that is due while another one of the same
             definition runs, on any node; its text, such as ``"skip"``, will do.
         lock: Of all definitions with the same lock one instance runs at a time, on all
@@ -162,6 +173,7 @@ class TaskDefinition:
 
     trigger: Trigger
     id: UUID = None  # type: ignore[assignment]
+    key: str | None = None
     name: str | None = None
     queue: str = "default"
     priority: int = 1
@@ -210,7 +222,7 @@ class TaskDefinition:
         if self.catch_up is not None:
             check_policy("catch_up", self.catch_up, CatchUp)
         if self.jitter is not None:
-            check_positive("jitter", self.jitter)
+            check_at_least("jitter", self.jitter, ZERO)
         object.__setattr__(self, "overlap", check_overlap(self.overlap))
         for name in ("max_per_node", "max_queue"):
             if (most := getattr(self, name)) is not None:
@@ -237,6 +249,15 @@ class TaskDefinition:
         """Set the id, note whether it was passed, and keep the revision with its id."""
         id: UUID | None = self.id
         named: bool | None = self.named
+        if self.key is not None:
+            object.__setattr__(self, "key", check_key(self.key))
+            made = self.id_for(self.key)
+            if id not in (None, made):
+                raise ConfigurationError(
+                    f"key {shown(self.key)} makes the id {made}: leave out the id, or"
+                    " the key"
+                )
+            id = made
         passed = id is not None
         if id is None:
             id = uuid4()
@@ -260,6 +281,13 @@ class TaskDefinition:
         return self.trigger.recurring
 
     @property
+    def label(self) -> str | None:
+        """Its name, and its key in parentheses; None: it has neither."""
+        if self.key in (None, self.name):
+            return self.name
+        return f"({self.key})" if self.name is None else f"{self.name} ({self.key})"
+
+    @property
     def state(self) -> DefinitionState:
         """Where it stands, read from what the store keeps."""
         if self.completed_at is not None:
@@ -276,6 +304,9 @@ class TaskDefinition:
     @staticmethod
     def id_for(key: str) -> UUID:
         """The same id for the same key, everywhere and always.
+
+        It is the UUID of version 5 of the text in UTF-8, in the namespace
+        ``7c0ee4ed-6d0c-4dbb-8f5c-0b1a6c1d8a52``.
 
         Args:
             key: Any text, such as ``"nightly report"``.

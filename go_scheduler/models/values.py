@@ -85,24 +85,21 @@ def changed(value: Value, **others: object) -> Value:
         value: A definition or an instance.
         others: The new fields, as they are kept.
     """
-    copy = _copier_of(type(value), (*others,))
-    if copy is None:
-        return replace(value, **others)
-    copied: Value = copy(value, *others.values())
+    copied: Value = copier(type(value), *others)(value, *others.values())
     return copied
 
 
-# Bounded, as users may make many classes.
 @lru_cache(maxsize=512)
-def _copier_of(
-    kind: type[DataclassInstance], others: tuple[str, ...]
-) -> Callable[..., Any] | None:
-    """What copies a value of a class with other values of these fields.
+def copier(kind: type[Value], *others: str) -> Callable[..., Value]:
+    """Make a function that copies a value, and takes the values of these fields.
 
-    None for a user's own class, which may have more state.
+    Args:
+        kind: The class of the value.
+        others: The fields that are given by position, in this order.
     """
     if not kind.__module__.startswith(_OWN):
-        return None
+        # A user's own class may have more state.
+        return lambda value, *new: replace(value, **dict(zip(others, new, strict=True)))
     names = [each.name for each in fields(kind)]
     given = [each if each in others else f"value_.{each}" for each in names]
     given += [f"{each}={each}" for each in others if each not in names]
@@ -110,7 +107,7 @@ def _copier_of(
     # Generated as code, as ``trusted`` does.
     parameters = ", ".join(["value_", *others])
     exec(f"def copy({parameters}): return make({', '.join(given)})", scope)
-    return cast("Callable[..., Any]", scope["copy"])
+    return cast("Callable[..., Value]", scope["copy"])
 
 
 @lru_cache(maxsize=64)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from go_scheduler.errors import StoreError
@@ -11,7 +11,7 @@ from go_scheduler.stores.messages import Claim, Release
 from go_scheduler.ticking.ticker import Ticker
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from go_scheduler.models import TaskInstance
     from go_scheduler.running.admission import Admission
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Arrivals:
-    """Lets in what was claimed or started, on a thread of its own.
+    """Lets in what was claimed or started: at once, or on a thread of its own.
 
     Whoever creates an instance may be within a request, whose context is not the
     handler's. And while many instances are read, the claimer sends its next claim.
@@ -60,6 +60,20 @@ class Arrivals:
             events=state.events,
         )
 
+    @contextmanager
+    def asking(self) -> Iterator[Watch]:
+        """Ask the store for instances, and let in what it gives.
+
+        What is edited meanwhile is noted, and that an answer was lost, or not let in.
+        """
+        watch = self._admission.watch()
+        with self._unanswered.noting():
+            yield watch
+
+    def let_in(self, instances: Sequence[TaskInstance], watch: Watch) -> None:
+        """Let in what the store has given, on a thread of the node's own."""
+        self._start_queue.add(self._admission.admit(instances, watch))
+
     def add(self, instances: Sequence[TaskInstance], watch: Watch) -> None:
         """Take what the store has given, to be let in soon.
 
@@ -75,25 +89,23 @@ class Arrivals:
 
     def tick(self) -> None:
         """Let in all that has come."""
-        self._let_in(starts=True)
+        self._take_in(self.let_in)
 
-    def let_in(self) -> None:
+    def hold_late(self) -> None:
         """Hold what has come too late to be run, as the node is about to give back."""
         if self.ticker.ended:
-            self._let_in(starts=False)
+            self._take_in(self._admission.admit)
 
     def close(self) -> None:
         """Leave it to whoever adds more to give that back."""
         self._closed = True
         self._give_back()
 
-    def _let_in(self, *, starts: bool) -> None:
+    def _take_in(self, take: Callable[[Sequence[TaskInstance], Watch], object]) -> None:
         while self._inbox:
             instances, watch = self._inbox.popleft()
             try:
-                admitted = self._admission.admit(instances, watch)
-                if starts:
-                    self._start_queue.add(admitted)
+                take(instances, watch)
             except BaseException:
                 self._unanswered.note()
                 raise

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from go_scheduler.running.result_writer import ResultWriter
     from go_scheduler.running.start_queue import StartQueue
     from go_scheduler.running.state import NodeState
-    from go_scheduler.stores.messages import Claimant
     from go_scheduler.ticking.ticker import Pace
 
 _STEP = timedelta(milliseconds=100)
@@ -348,21 +347,24 @@ class Claimer:
                 each: Own(shards=shares.of_claiming(each), others=others)
                 for each in queues
             }
-        watch = self._admission.watch()
-        instances = self._send(
-            replace(self._state.claimant, queues=queues, own=own),
-            ahead=ahead,
-            lead=lead,
-            limit=room.limit,
-            lapsed=lapsed,
-        )
-        # Two are in flight at most: this one, and the next that is sent meanwhile.
-        if isinstance(instances, ReadLater) and not self._state.in_flight.count:
-            self._arrivals.add(instances, watch)
-        else:
-            # They may be read only here, and may not be readable.
-            with self._unanswered.noting():
-                self._start_queue.add(self._admission.admit(instances, watch))
+        with self._arrivals.asking() as watch:
+            sent = self._clock.elapsed()
+            instances = self._store.claim_instances(
+                replace(self._state.claimant, queues=queues, own=own),
+                ahead=ahead,
+                lead=lead,
+                limit=room.limit,
+                lapsed=lapsed,
+                deadline=self._clock.now() + self._state.claimant.lease / 3,
+            )
+            self._state.contact.made()
+            self._pace.took(self._clock.elapsed() - sent)
+            # Two are in flight at most: this one, and the next that is sent meanwhile.
+            if isinstance(instances, ReadLater) and not self._state.in_flight.count:
+                self._arrivals.add(instances, watch)
+            else:
+                # They may be read only here, and may not be readable.
+                self._arrivals.let_in(instances, watch)
         return instances
 
     def knows_to_come(self, instances: Sequence[TaskInstance]) -> bool:
@@ -384,27 +386,3 @@ class Claimer:
         """Give back what has found no worker for longer than a window."""
         for run in self._held.due(before=self._clock.elapsed() - self._pace.window):
             self._writer.give_back(run, "no worker has been free for it")
-
-    def _send(
-        self,
-        claimant: Claimant,
-        *,
-        ahead: timedelta,
-        lead: timedelta,
-        limit: int,
-        lapsed: timedelta | None,
-    ) -> Sequence[TaskInstance]:
-        """Claim as ``Store.claim_instances`` does."""
-        sent = self._clock.elapsed()
-        with self._unanswered.noting():
-            instances = self._store.claim_instances(
-                claimant,
-                ahead=ahead,
-                lead=lead,
-                limit=limit,
-                lapsed=lapsed,
-                deadline=self._clock.now() + claimant.lease / 3,
-            )
-        self._state.contact.made()
-        self._pace.took(self._clock.elapsed() - sent)
-        return instances

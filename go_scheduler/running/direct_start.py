@@ -14,12 +14,9 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from go_scheduler.models import TaskDefinition, TaskInstance
-    from go_scheduler.running.admission import Admission
     from go_scheduler.running.arrivals import Arrivals
     from go_scheduler.running.claimer import Claimer
     from go_scheduler.running.presence import Presence
-    from go_scheduler.running.recovery import Unanswered
-    from go_scheduler.running.start_queue import StartQueue
     from go_scheduler.running.state import NodeState
     from go_scheduler.stores.messages import Addition, Claimant, Fired, Firing
 
@@ -34,10 +31,7 @@ class DirectStart:
         state: What the node's parts share.
         presence: Knows what this node runs.
         claimer: Says how many workers are free for it.
-        admission: Keeps out what is not to be called here.
-        start_queue: Takes what is admitted.
-        arrivals: Take what is started on a thread that is not the node's.
-        unanswered: Looks after what is not answered.
+        arrivals: Let in what is started.
     """
 
     def __init__(
@@ -46,20 +40,14 @@ class DirectStart:
         presence: Presence,
         *,
         claimer: Claimer,
-        admission: Admission,
-        start_queue: StartQueue,
         arrivals: Arrivals,
-        unanswered: Unanswered,
     ) -> None:
         self._store = state.store
         self._clock = state.clock
         self._in_flight = state.in_flight
         self._presence = presence
         self._claimer = claimer
-        self._admission = admission
-        self._start_queue = start_queue
         self._arrivals = arrivals
-        self._unanswered = unanswered
         self._stopped = False
 
     def free(self, queues: Collection[str]) -> int:
@@ -91,8 +79,7 @@ class DirectStart:
         if not self._begin(1, {firing.definition.queue}):
             return None
         try:
-            watch = self._admission.watch()
-            with self._unanswered.noting():
+            with self._arrivals.asking() as watch:
                 answer = self._store.put_definitions(
                     [firing.definition], firings=[firing], claimant=claimant
                 )
@@ -125,11 +112,10 @@ class DirectStart:
         if not (may_start and self._begin(len(firings), queues)):
             return None
         try:
-            watch = self._admission.watch()
-            with self._unanswered.noting():
+            with self._arrivals.asking() as watch:
                 fired = self._store.fire_definitions(firings, claimant=claimant)
                 told(fired)
-                self._start_queue.add(self._admission.admit(fired.started, watch))
+                self._arrivals.let_in(fired.started, watch)
         finally:
             self._in_flight.end(len(firings))
         return fired
@@ -164,8 +150,7 @@ class DirectStart:
             return None
         ids = {each.id for each in additions}
         try:
-            watch = self._admission.watch()
-            with self._unanswered.noting():
+            with self._arrivals.asking() as watch:
                 added = self._store.add_instances(
                     definition_id, additions, claimant=claimant
                 )

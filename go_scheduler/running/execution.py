@@ -15,13 +15,13 @@ from go_scheduler.running.calling.workers import Workers
 from go_scheduler.running.claimer import Claimer
 from go_scheduler.running.direct_start import DirectStart
 from go_scheduler.running.heartbeat import Heartbeat
+from go_scheduler.running.lock_waiters import LockWaiters
+from go_scheduler.running.metrics import Objective
 from go_scheduler.running.presence import Presence
 from go_scheduler.running.recovery import Takeover, Unanswered
 from go_scheduler.running.result_writer import ResultWriter
-from go_scheduler.running.slots import Slots
 from go_scheduler.running.start_queue import StartQueue
 from go_scheduler.running.state import NodeState
-from go_scheduler.running.tally import Objective
 from go_scheduler.running.withdrawing import join
 
 if TYPE_CHECKING:
@@ -82,9 +82,9 @@ class Execution:
         self.heartbeat = heartbeat = Heartbeat(state, writer, workers)
         self.admission = admission = Admission(state, handling.handler, writer)
         join(store, admission.withdrawing)
-        slots = Slots(state)
+        lock_waiters = LockWaiters(state)
         start_queue = StartQueue(
-            state, workers=workers, admission=admission, slots=slots
+            state, workers=workers, admission=admission, lock_waiters=lock_waiters
         )
         self._takeover = takeover = Takeover(state, self._presence)
         self._unanswered = unanswered = Unanswered(state, writer)
@@ -106,18 +106,12 @@ class Execution:
         )
         state.work_found.connect(handling.beside)
         self.direct_start = DirectStart(
-            state,
-            self._presence,
-            claimer=claimer,
-            admission=admission,
-            start_queue=start_queue,
-            arrivals=arrivals,
-            unanswered=unanswered,
+            state, self._presence, claimer=claimer, arrivals=arrivals
         )
         self.makers = [
             claimer.ticker,
             *start_queue.tickers,
-            slots.ticker,
+            lock_waiters.ticker,
             arrivals.ticker,
         ]
         self.tickers = [
@@ -153,7 +147,7 @@ class Execution:
     @property
     def lateness(self) -> RecentLateness:
         """How late runs began here lately."""
-        recent = self.state.tally.recent()
+        recent = self.state.metrics.recent()
         return RecentLateness(
             **{name: Lateness.of(each) for name, each in recent._asdict().items()},
             objective=self._objective.wanted,
@@ -166,7 +160,7 @@ class Execution:
 
     def give_back(self) -> None:
         """Give back every instance that has not been called."""
-        self.arrivals.let_in()
+        self.arrivals.hold_late()
         for run in self.state.held.uncalled():
             self.writer.give_back(run, "its node stops")
 

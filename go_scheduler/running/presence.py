@@ -13,8 +13,8 @@ from go_scheduler.version import __version__
 
 if TYPE_CHECKING:
     from go_scheduler.running.calling.workers import Handling
+    from go_scheduler.running.metrics import Objective
     from go_scheduler.running.state import NodeState
-    from go_scheduler.running.tally import Objective
     from go_scheduler.stores.messages import Claimant
 
 # Of more it is not told which they are: each node writes all of it every few seconds.
@@ -37,7 +37,7 @@ class Presence:
         self, state: NodeState, handling: Handling, objective: Objective
     ) -> None:
         self._store = state.store
-        self._tally = state.tally
+        self._metrics = state.metrics
         self._objective = objective
         self._state = state
         self._handling = handling
@@ -72,12 +72,12 @@ class Presence:
         Raises:
             StoreError: It could not be written, and is written the next time.
         """
-        taken = self._tally.take(last=last)
+        taken = self._metrics.take(last=last)
         if taken:
             try:
                 self._store.note_stats(self._state.node, taken)
             except BaseException:
-                self._tally.put_back()
+                self._metrics.put_back()
                 raise
 
     @property

@@ -42,8 +42,8 @@ if TYPE_CHECKING:
     from go_scheduler.clock import Clock
     from go_scheduler.events.event import Event
     from go_scheduler.running.defaults import Defaults
+    from go_scheduler.running.metrics import Count
     from go_scheduler.running.outcomes import Decision
-    from go_scheduler.running.tally import Count
     from go_scheduler.stores.base import Store
     from go_scheduler.ticking.retry_later import Written
 
@@ -200,7 +200,7 @@ class TimedOut:
     failing: Failing
 
 
-def kept_by(
+def lease_or_timeout(
     each: Extending | Reporting,
     instance: TaskInstance | None,
     *,
@@ -414,7 +414,7 @@ class RemoteRuns:
         store: Where instances are kept.
         defaults: What holds for definitions that do not say.
         tell: Told of what becomes of runs.
-        count: Told of each end, as ``Tally.ended``.
+        count: Told of each end, as ``Metrics.ended``.
         now: The store's time, as the caller knows it; None: the store is asked.
 
     Attributes:
@@ -644,7 +644,9 @@ class RemoteRuns:
             if id in read:
                 instance = found.get(id)
             timeout = None if instance is None else self._defaults.timeout_of(instance)
-            kept[number] = kept_by(each, instance, timeout=timeout, now=self.now)
+            kept[number] = lease_or_timeout(
+                each, instance, timeout=timeout, now=self.now
+            )
         return kept
 
     def _must_read(self, each: Extending | Reporting) -> bool:

@@ -129,7 +129,7 @@ class Reports:
 
     def __init__(self, state: NodeState, failures: Teller) -> None:
         self._store = state.store
-        self._count = state.tally.ended
+        self._count = state.metrics.ended
         self._failures = failures
         self._events = state.events.teller("running", bounded=True)
         self._asked = 0

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from go_scheduler.running.calling.waiters import Waiters
     from go_scheduler.running.calling.workers import Workers
     from go_scheduler.running.held import HeldRun
-    from go_scheduler.running.slots import Slots
+    from go_scheduler.running.lock_waiters import LockWaiters
     from go_scheduler.running.state import NodeState
 
 
@@ -145,7 +145,7 @@ class StartQueue:
         state: What the node's parts share.
         workers: Take what is due.
         admission: Looks once more at what was started.
-        slots: Looks after what was parked instead.
+        lock_waiters: Looks after what was parked instead.
 
     Attributes:
         tickers: Let it record starts, and wait for what is due.
@@ -157,7 +157,7 @@ class StartQueue:
         *,
         workers: Workers | Waiters,
         admission: Admission,
-        slots: Slots,
+        lock_waiters: LockWaiters,
     ) -> None:
         self._state = state
         self._store = state.store
@@ -165,7 +165,7 @@ class StartQueue:
         self._held = state.held
         self._admission = admission
         self._timer = Timer(state, workers)
-        self._slots = slots
+        self._lock_waiters = lock_waiters
         self._ticker = Ticker(
             "start queue",
             self._tick,
@@ -265,7 +265,7 @@ class StartQueue:
             else:
                 found.append(run.start(instance))
         if parked:
-            self._slots.park(parked)
+            self._lock_waiters.park(parked)
         self._timer.add(self._admission.admit_again(found))
 
     def _leave_busy(self, run: HeldRun) -> None:

@@ -11,7 +11,7 @@ from go_scheduler.events.event_bus import LOG_ALONE, Events
 from go_scheduler.running.capacity import Spares
 from go_scheduler.running.defaults import Defaults
 from go_scheduler.running.held import Held
-from go_scheduler.running.tally import Tally
+from go_scheduler.running.metrics import Metrics
 from go_scheduler.ticking.shares import Shares
 from go_scheduler.ticking.ticker import Pace
 
@@ -138,7 +138,7 @@ class NodeState:
         contact: How well the store answers.
         pace: How long its answers take.
         shares: What of the store's work is this node's own.
-        tally: What begins and ends here, in numbers.
+        metrics: What begins and ends here, in numbers.
         next_beat: The elapsed time of the next heartbeat.
         beat_wanted: A run may have to be looked after before that.
         room_made: A run has left its worker, or a worker takes more than before.
@@ -168,7 +168,7 @@ class NodeState:
         self.contact = Contact(clock.base, lease=settings.lease)
         self.pace = Pace(settings.runner_window)
         self.shares = Shares(node, store.shards)
-        self.tally = Tally()
+        self.metrics = Metrics()
         self.next_beat = ZERO
         self.beat_wanted = Signal()
         self.room_made = Signal()

@@ -178,8 +178,8 @@ def _by_id(declared: Iterable[TaskDefinition]) -> Mapping[UUID, TaskDefinition]:
             raise ConfigurationError(f"definition {each.id} is there twice")
         if not each.named:
             raise ConfigurationError(
-                "what is declared needs an id of its own, the same at each start, such"
-                f" as id=TaskDefinition.id_for('nightly report'): {shown(each.trigger)}"
+                "what is declared needs an id of its own, the same at each start, as by"
+                f" key='nightly report': {shown(each.trigger)}"
             )
         found[each.id] = each
     return found

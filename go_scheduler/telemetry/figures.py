@@ -200,7 +200,7 @@ class Gathering(Instrument):
 
 
 def _counts_of(nodes: Iterable[Watched]) -> Iterable[Counts]:
-    return (each for node in nodes for each in node.tally.totals())
+    return (each for node in nodes for each in node.metrics.totals())
 
 
 def _add(to: dict[Labels, Counts], counts: Iterable[Counts]) -> None:

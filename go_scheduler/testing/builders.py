@@ -115,12 +115,14 @@ def definition(
     next_fire_time: datetime | None = START,
     *,
     trigger: Trigger = HOURLY,
-    key: int | None = None,
+    key: int | str | None = None,
     **fields: Any,
 ) -> TaskDefinition:
-    """A definition that fires at the clock's start; ``key`` makes ids that sort."""
+    """A definition that fires at the clock's start; a number makes ids that sort."""
+    if isinstance(key, str):
+        fields["key"] = key
     made = TaskDefinition(trigger=trigger, next_fire_time=next_fire_time, **fields)
-    return made if key is None else replace(made, id=UUID(int=key))
+    return replace(made, id=UUID(int=key)) if isinstance(key, int) else made
 
 
 def task(**fields: Any) -> TaskDefinition:

@@ -632,8 +632,8 @@ def _claim(facts: Facts, instance: TaskInstance) -> str:
 
 def _by_jitter(instance: TaskInstance) -> str:
     """Says that a first run is later than its fire time by its jitter, if it is."""
-    fire_time, jitter = instance.fire_time, instance.definition.jitter
-    if fire_time is None or jitter is None or instance.runs:
+    fire_time = instance.fire_time
+    if fire_time is None or instance.runs:
         return ""
     return " by its jitter" if instance.execute_at > fire_time else ""
 

@@ -1,4 +1,4 @@
-"""What every worker can: start, stop, call its handlers, and run until a signal."""
+"""The loop of every worker: takes runs from a transport, and calls their handlers."""
 
 from __future__ import annotations
 
@@ -14,15 +14,24 @@ from collections.abc import Mapping
 from concurrent.futures import Future
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
-from datetime import datetime
-from functools import cached_property, partial
+from datetime import datetime, timedelta
+from functools import cached_property
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    Generic,
+    NamedTuple,
+    Self,
+    TypeAlias,
+    TypeVar,
+)
 from uuid import UUID, uuid4
 
 from go_scheduler.checks import check_at_least, check_name, check_takes_one, check_type
-from go_scheduler.clock import ZERO
-from go_scheduler.errors import ConfigurationError
+from go_scheduler.clock import ZERO, SystemClock
+from go_scheduler.errors import ConfigurationError, SchedulerStateError
 from go_scheduler.events.listening import Instrument
 from go_scheduler.formatting import shown
 from go_scheduler.handlers.registry import (
@@ -31,10 +40,11 @@ from go_scheduler.handlers.registry import (
     check_callable,
     refuse_generator,
 )
-from go_scheduler.json import JSON, freeze
-from go_scheduler.models import TaskDefinition, TaskInstance
+from go_scheduler.json import JSON, freeze, write_value
+from go_scheduler.models import RESULT_LIMIT, TaskDefinition, TaskInstance
 from go_scheduler.models.definition import METADATA_LIMIT
-from go_scheduler.run import HandedOn, enter_run, leave_run
+from go_scheduler.run import HandedOn, enter_run, leave_run, run_here
+from go_scheduler.running.defaults import GRACE
 from go_scheduler.running.outcomes import failure_of
 from go_scheduler.running.remote_runs import result_text
 from go_scheduler.signals import caught_signals, next_request
@@ -45,7 +55,6 @@ if TYPE_CHECKING:
     import logging
     from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
     from contextlib import AbstractContextManager
-    from datetime import timedelta
     from types import TracebackType
 
     from go_scheduler.running.outcomes import Failure
@@ -203,30 +212,54 @@ class Ending(NamedTuple):
     result: JSON = None
 
 
+Ask: TypeAlias = "Callable[[Given, timedelta | None, JSON], None]"
+
+
 class Given:
-    """What a worker was handed and still has, as ``current_run()`` shows it.
+    """A run that a worker has, as ``current_run()`` shows it.
 
     Args:
         work: What it was handed.
-        extend: Asks for more time, without waiting for an answer.
+        lease: How many seconds it has the run without a heartbeat.
+        ask: ``Loop.ask``.
+        timeout: After how long its handler is ended; None: not by this worker.
 
     Attributes:
         place: Where it runs, as errors name it.
         recorder: Who records what came of it, likewise.
+        progress: What its handler told last of how far it has come, and was not sent
+            yet; None: there is nothing to be sent.
         is_to_end: Whether its handler is to end, as far as it can be made to.
         was_ended: Whether it was cancelled for that.
+        began_at: When its handler was called, by this machine's clock.
+        ended_at: When that returned, likewise.
+        keeping: Sends its heartbeats.
+        task: What is executed for it on the event loop of handlers; None: nothing is.
     """
 
     joined = False
     place: ClassVar[str]
     recorder: ClassVar[str]
+    began_at: datetime
+    ended_at: datetime
+    keeping: asyncio.Task[None]
 
-    def __init__(self, work: Work, extend: Callable[[Any, timedelta], None]) -> None:
+    def __init__(
+        self,
+        work: Work,
+        lease: float,
+        ask: Ask,
+        timeout: timedelta | None = None,
+    ) -> None:
         self.work = work
+        self.lease = lease
+        self.timeout = timeout
         self.lost = False
         self.cancel_requested = False
         self.is_to_end = self.was_ended = False
-        self._extend = extend
+        self.progress: JSON = None
+        self.task: asyncio.Task[Any] | None = None
+        self._ask = ask
 
     @cached_property
     def instance(self) -> TaskInstance:
@@ -237,8 +270,12 @@ class Given:
         """Ask for more time; false: it is too late for that."""
         if self.lost:
             return False
-        self._extend(self, by)
+        self._ask(self, by, None)
         return True
+
+    def tell(self, progress: JSON) -> None:
+        """Have it sent how far it has come."""
+        self._ask(self, None, progress)
 
     def complete_in(self, connection: object) -> bool:
         """Refuse: the store is elsewhere.
@@ -250,6 +287,29 @@ class Given:
             "complete_in() is for handlers next to their store, and this one runs in"
             f" {self.place}: return, and {self.recorder} records it"
         )
+
+
+def tell_progress(progress: JSON) -> None:
+    """Send the progress of the run whose handler calls this.
+
+    It is kept as the ``progress`` of the instance, which shows the last one.
+
+    Args:
+        progress: Any JSON value, of at most 64 KiB as text.
+
+    Raises:
+        ConfigurationError: It is not such a value.
+        SchedulerStateError: The caller is not a handler of a ``Worker`` or a
+            ``DispatchWorker``.
+    """
+    given = run_here()
+    if not isinstance(given, Given):
+        raise SchedulerStateError(
+            "tell_progress() is for handlers that a Worker or a DispatchWorker calls"
+        )
+    # A copy: the caller may change the value before it is sent.
+    text = write_value(progress, name="progress", limit=RESULT_LIMIT)
+    given.tell(json.loads(text))
 
 
 class Calling:
@@ -278,8 +338,6 @@ class Calling:
         self._threads = self._busy = 0
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
-        # Of those that execute something there.
-        self._ends: dict[Given, Callable[[], object]] = {}
 
     async def call(self, given: Given) -> Ending:
         """Call it; answers what came of it."""
@@ -308,10 +366,9 @@ class Calling:
         It is ``was_ended`` from then on; what runs on a thread goes on.
         """
         given.is_to_end = True
-        end = self._ends.get(given)
-        if end is not None:
+        if given.task is not None and not given.task.done():
             given.was_ended = True
-            end()
+            self._event_loop().call_soon_threadsafe(given.task.cancel)
 
     def stop(self) -> None:
         """Let the threads end once they are free."""
@@ -340,7 +397,6 @@ class Calling:
         except BaseException as error:
             return Ending(failure_of(error, callers=_CALLERS))
         finally:
-            self._ends.pop(given, None)
             leave_run(token)
 
     async def _call_async(self, argument: Any, given: Given) -> Ending:
@@ -353,8 +409,6 @@ class Calling:
         # SystemExit would end the event loop, and with it every other handler.
         except BaseException as error:
             return Ending(failure_of(error, callers=_CALLERS))
-        finally:
-            del self._ends[given]
 
     async def _await(self, result: Awaitable[object], given: Given) -> object:
         """Await what a sync handler returned."""
@@ -366,10 +420,7 @@ class Calling:
 
         Cancelled before it has begun, it would never await what it was given.
         """
-        task = asyncio.current_task()
-        assert task is not None
-        cancel = partial(self._event_loop().call_soon_threadsafe, task.cancel)
-        self._ends[given] = cancel
+        given.task = asyncio.current_task()
         # Noted first: whoever ends it now finds that, or has said so before.
         if given.is_to_end:
             self.end(given)
@@ -417,27 +468,101 @@ _CALLERS = {
 }
 
 
-class Life(ABC):
-    """Takes work and has it done, until it is told to stop.
+_CLOCK = SystemClock()
+AnyGiven = TypeVar("AnyGiven", bound=Given)
+
+
+class Transport(ABC, Generic[AnyGiven]):
+    """Where a worker takes runs from, and where it reports them.
+
+    It belongs to one start of a worker, and is used on the event loop of that alone.
+    """
+
+    _loop: Loop
+
+    def open(self, loop: Loop) -> None:
+        """Begin. What it raises, ``start`` raises, and nothing is left open."""
+        self._loop = loop
+
+    @abstractmethod
+    async def take(self) -> None:
+        """Pass what is taken to ``Loop.begin``, until this is cancelled.
+
+        What is still on its way then is passed as well: the loop gives it back.
+
+        Raises:
+            GoSchedulerError: This worker is refused, and ends.
+        """
+
+    async def accept(self, given: AnyGiven) -> bool:
+        """Whether this worker has the run."""
+        return True
+
+    def begin(self, given: AnyGiven) -> None:
+        """Note that the handler is about to be called."""
+        return
+
+    @abstractmethod
+    async def keep(self, given: AnyGiven, by: timedelta | None = None) -> float:
+        """Send a heartbeat, with the progress; or ask for more time.
+
+        Returns:
+            After how many seconds to send the next one.
+        """
+
+    @abstractmethod
+    def leave(self, given: AnyGiven) -> None:
+        """Free the place of a run: its handler has returned, or is not called."""
+
+    @abstractmethod
+    async def give_back(self, given: AnyGiven) -> None:
+        """Give back a run whose handler was not called."""
+
+    @abstractmethod
+    async def report(self, given: AnyGiven, ending: Ending) -> None:
+        """Report what came of a run, until that is recorded or in vain."""
+
+    @abstractmethod
+    async def close(self) -> None:
+        """End all that ``open`` has begun."""
+
+
+class Loop:
+    """Takes runs and has them done, until it is told to stop: one start of a worker.
 
     Args:
-        calling: Calls the handlers.
-        log: Says what is left behind.
+        transport: Where it takes them from.
+        handler: What is called for them.
+        log: The log of this kind of worker.
+        telemetry: Has a span around each call; None: there is none.
+        grace: How long a handler may go on after its timeout.
 
     Attributes:
+        stopping: Done once it is to take no more.
         error: What has ended it; None: nothing has.
     """
 
-    def __init__(self, calling: Calling, log: logging.Logger) -> None:
-        self._calling = calling
-        self._left_log = log
+    stopping: asyncio.Future[None]
+
+    def __init__(
+        self,
+        transport: Transport[Any],
+        handler: Callable[[Any], object],
+        *,
+        log: logging.Logger,
+        telemetry: Instrument | None = None,
+        grace: timedelta = GRACE,
+    ) -> None:
+        self._transport = transport
+        self._calling = Calling(handler, log, telemetry)
+        self._log = log
+        self._grace = grace.total_seconds()
         self._over: Future[None] = Future()
-        self._runs: set[asyncio.Task[None]] = set()
-        self._ready = threading.Event()
+        self._runs: set[asyncio.Task[Any]] = set()
+        self._opened: Future[None] = Future()
         self._thread = threading.Thread(
             target=self._run, name="go_scheduler worker", daemon=True
         )
-        self._refused: Exception | None = None
         self.error: BaseException | None = None
 
     def start(self) -> None:
@@ -447,43 +572,96 @@ class Life(ABC):
             Exception: It cannot begin, and is over.
         """
         self._thread.start()
-        self._ready.wait()
-        if self._refused is not None:
-            self._thread.join()
-            raise self._refused
+        self._opened.result()
 
     def request_stop(self) -> None:
         """Take no more work; what runs is awaited."""
-        # Its event loop is closed once it is over.
-        with suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(self._stopping.set)
+        self._call_soon(_set, self.stopping)
 
     def leave(self) -> None:
         """Await nothing any more."""
-        with suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(self._leaving.set)
+        self._call_soon(_set, self._leaving)
 
     def join(self, seconds: float | None) -> bool:
         """Wait until it is over, and no longer than so long; whether it is."""
         self._thread.join(seconds)
         return self._over.done()
 
-    @property
-    def is_over(self) -> bool:
-        """Whether it has ended."""
-        return self._over.done()
-
     def when_over(self, call: Callable[[], None]) -> None:
         """Have it called once this is over, or now if it is."""
         self._over.add_done_callback(lambda _: call())
 
-    def _prepare(self) -> None:
-        """Do what has to be done before ``start`` returns; it raises what this does."""
-        return
+    def begin(self, given: Given) -> None:
+        """Have a run done that the transport has taken."""
+        self._spawn(self._have_done(given))
 
-    @abstractmethod
-    async def _live(self) -> None:
-        """Take work until ``_stopping``, and await what runs, until ``_leaving``."""
+    def ask(self, given: Given, by: timedelta | None, progress: JSON) -> None:
+        """Have a heartbeat sent now, from any thread.
+
+        Args:
+            given: The run.
+            by: How much time to ask for; None: only a heartbeat.
+            progress: What to send with it; None: nothing.
+        """
+        self._call_soon(self._ask, given, by, progress)
+
+    def _ask(self, given: Given, by: timedelta | None, progress: JSON) -> None:
+        if progress is not None:
+            given.progress, before = progress, given.progress
+            if before is not None:
+                # What is about to be sent is now the newer one.
+                return
+        self._spawn(self._transport.keep(given, by))
+
+    async def _have_done(self, given: Given) -> None:
+        ending = None
+        try:
+            if not await self._transport.accept(given):
+                return
+            if not (self.stopping.done() or given.cancel_requested or given.lost):
+                ending = await self._call(given)
+        finally:
+            self._transport.leave(given)
+        if ending is None:
+            await self._transport.give_back(given)
+            return
+        try:
+            await self._transport.report(given, ending)
+        finally:
+            given.keeping.cancel()
+
+    async def _call(self, given: Given) -> Ending:
+        given.began_at = _CLOCK.now()
+        self._transport.begin(given)
+        given.keeping = asyncio.create_task(self._keep(given))
+        timers = []
+        if given.timeout is not None:
+            seconds, later = given.timeout.total_seconds(), self._loop.call_later
+            timers.append(later(seconds, self._calling.end, given))
+            # A thread cannot be ended: the scheduler gives it up at this heartbeat.
+            timers.append(later(seconds + self._grace, self._ask, given, None, None))
+        try:
+            ending = await self._calling.call(given)
+        finally:
+            for each in timers:
+                each.cancel()
+        # The clock may have been set back.
+        given.ended_at = max(given.began_at, _CLOCK.now())
+        failure = ending.failure
+        if failure is None or failure.given_back_for is not None:
+            return ending
+        if given.was_ended:
+            text = f"timed out after {given.timeout}\n\n{failure.error}"
+            failure = failure._replace(error=text)
+        id, attempt = given.work.instance_id, given.work.attempt
+        self._log.warning("%s, attempt %d, has failed:\n%s", id, attempt, failure.error)
+        return Ending(failure)
+
+    async def _keep(self, given: Given) -> None:
+        seconds = given.lease / 3
+        while not given.lost:
+            await asyncio.sleep(seconds)
+            seconds = await self._transport.keep(given)
 
     def _run(self) -> None:
         try:
@@ -497,54 +675,79 @@ class Life(ABC):
 
     async def _begin_and_live(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._stopping, self._leaving = asyncio.Event(), asyncio.Event()
+        self.stopping, self._leaving = (self._loop.create_future() for _ in range(2))
         try:
-            self._prepare()
+            self._transport.open(self)
         except Exception as error:
-            self._refused = error
+            self._opened.set_exception(error)
             raise
+        self._opened.set_result(None)
+        taking = asyncio.create_task(self._transport.take())
+        try:
+            await _first(taking, self.stopping)
+            taking.cancel()
+            await asyncio.wait([taking])
+            await _first(asyncio.create_task(self._end()), self._leaving)
+            if self._runs:
+                text = (
+                    "left behind, with runs that have not ended or are still to be told"
+                    " of: %d; they run again once they are missed"
+                )
+                self._log.warning(text, len(self._runs))
         finally:
-            self._ready.set()
-        await self._live()
-
-    async def _until_left(self) -> None:
-        """Await what runs, until it is to be left behind."""
-        await first(asyncio.create_task(self._end()), self._leaving.wait())
-        if self._runs:
-            text = (
-                "left behind, with runs that have not ended or are still to be told"
-                " of: %d; they run again once they are missed"
-            )
-            self._left_log.warning(text, len(self._runs))
+            await self._transport.close()
+        # Raises the error if this worker was refused.
+        if not taking.cancelled():
+            taking.result()
 
     async def _end(self) -> None:
         while self._runs:
             await asyncio.wait(self._runs)
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+    def _spawn(self, work: Coroutine[Any, Any, object]) -> None:
         task = asyncio.create_task(work)
         self._runs.add(task)
         task.add_done_callback(self._runs.discard)
 
-
-async def first(task: asyncio.Future[Any], other: Coroutine[Any, Any, object]) -> None:
-    """Wait until one of two is done, and leave the other."""
-    waiting = asyncio.create_task(other)
-    await asyncio.wait([task, waiting], return_when=asyncio.FIRST_COMPLETED)
-    waiting.cancel()
+    def _call_soon(self, call: Callable[..., object], *args: object) -> None:
+        # The event loop is closed once this is over.
+        with suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(call, *args)
 
 
-class LivingWorker:
-    """A worker that has one life after another.
+def _set(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
+
+
+async def _first(*futures: asyncio.Future[Any]) -> None:
+    """Wait until one of them is done, and leave the others."""
+    await asyncio.wait(futures, return_when=asyncio.FIRST_COMPLETED)
+
+
+class BaseWorker:
+    """A worker that may be started and stopped again and again.
 
     Args:
-        life: Makes one.
+        transport: Makes the transport of one start.
+        handler: As for a ``Loop``.
+        log: Likewise.
+        telemetry: Likewise.
     """
 
-    def __init__(self, life: Callable[[], Life]) -> None:
-        self._new_life = life
+    def __init__(
+        self,
+        transport: Callable[[], Transport[Any]],
+        handler: Callable[[Any], object],
+        *,
+        log: logging.Logger,
+        telemetry: Instrument | None,
+    ) -> None:
+        self._new_loop: Callable[[], Loop] = lambda: Loop(
+            transport(), handler, log=log, telemetry=telemetry
+        )
         self._lock = threading.Lock()
-        self._life: Life | None = None
+        self._loop: Loop | None = None
 
     def start(self) -> None:
         """Begin to wait for work, on threads of its own; harmless if it does.
@@ -552,7 +755,7 @@ class LivingWorker:
         Raises:
             GoSchedulerError: It cannot, such as on a bus that has been closed.
         """
-        self._started(_nobody)
+        self._started()
 
     def stop(self, timeout: timedelta | None = None) -> bool:
         """Take no more work, and await what runs and what is still to be told.
@@ -572,16 +775,16 @@ class LivingWorker:
         if timeout is not None:
             check_at_least("timeout", timeout, ZERO)
         with self._lock:
-            life, self._life = self._life, None
-        if life is None:
+            loop, self._loop = self._loop, None
+        if loop is None:
             return True
-        life.request_stop()
-        done = life.join(None if timeout is None else timeout.total_seconds())
+        loop.request_stop()
+        done = loop.join(None if timeout is None else timeout.total_seconds())
         if not done:
-            life.leave()
-            life.join(None)
-        if life.error is not None:
-            raise life.error
+            loop.leave()
+            loop.join(None)
+        if loop.error is not None:
+            raise loop.error
         return done
 
     def run(self) -> None:
@@ -596,11 +799,12 @@ class LivingWorker:
         """
         requests: SimpleQueue[int | None] = SimpleQueue()
         with caught_signals(requests):
-            life = self._started(lambda: requests.put(None))
+            loop = self._started()
+            loop.when_over(lambda: requests.put(None))
             if next_request(requests) is not None:
-                life.request_stop()
+                loop.request_stop()
                 if next_request(requests) is not None:
-                    life.leave()
+                    loop.leave()
         self.stop()
 
     def __enter__(self) -> Self:
@@ -617,15 +821,10 @@ class LivingWorker:
         """Stop, and wait for what runs."""
         self.stop()
 
-    def _started(self, ended: Callable[[], None]) -> Life:
+    def _started(self) -> Loop:
         with self._lock:
-            if self._life is None or self._life.is_over:
-                self._life, life = None, self._new_life()
-                life.start()
-                self._life = life
-            self._life.when_over(ended)
-            return self._life
-
-
-def _nobody() -> None:
-    """Nobody is told."""
+            if self._loop is None or self._loop.join(0):
+                self._loop, loop = None, self._new_loop()
+                loop.start()
+                self._loop = loop
+            return self._loop

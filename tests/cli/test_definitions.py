@@ -82,6 +82,49 @@ def test_of_a_time_that_has_passed_it_is_told_what_comes_of_it(
     assert f"at 2020-01-01 09:00:00Z, which has passed: {told}\n" in printed
 
 
+def test_every_command_for_definitions_takes_a_key_also_beside_such_a_name(
+    shell: Shell,
+) -> None:
+    url = "https://example.org/a/run?x=1%2F2"
+    fields = ("--meta", "region=eu", "--meta", "a=b=c", "--metadata", '{"n": 1}')
+    for name, key in (("send", url), ("send", "send"), (url, "other")):
+        shell("add", name, "--every", "1h", "--key", key, *fields)
+    id = str(TaskDefinition.id_for(url))
+    assert f"{id}  send ({url})" in shell("list")
+    [shown] = shell.json("show", url)
+    assert (shown["id"], shown["key"]) == (id, url)
+    assert shown["metadata"] == {"n": 1, "region": "eu", "a": "b=c"}
+    assert shell.json("pause", url)[0]["id"] == id
+    assert shell.json("resume", url)[0]["id"] == id
+    [run] = shell.json("run", url)
+    assert (run["definition_id"], run["definition_key"]) == (id, url)
+    assert shell.json("list", "-i", "--definition", url) == [run]
+    assert shell.json("why", url)[0]["definition_id"] == id
+    [audited] = shell.json("audit", url)
+    assert (audited["id"], audited["key"]) == (id, url)
+    assert f"nothing of '{url}' has failed" in shell.refusal(
+        "retry", "--definition", url, code=1
+    )
+    [told] = shell.json("delete", url)
+    assert told["id"] == id
+    assert {each["key"] for each in shell.json("list")} == {"send", "other"}
+    shell("delete", "send")
+    assert [each["key"] for each in shell.json("list")] == ["other"]
+
+
+def test_a_past_period_is_backfilled(shell: Shell) -> None:
+    shell("add", "report", "--cron", "0 9 * * *", "--key", "nightly")
+    words = ("backfill", "nightly", "--since", "2020-01-01T00:00Z")
+    until = ("--until", "2020-01-11T00:00Z")
+    assert "4 made, 0 were there\n" in shell(*words, *until, "--limit", "4")
+    next = "2020-01-05T09:00:00+00:00"
+    assert shell.errors == f"there are more: go on with --since {next}\n"
+    words = ("backfill", "nightly", "--since", next)
+    [told] = shell.json(*words, *until, "--overlap", "skip")
+    assert (told["made"], told["there"], told["next"]) == (6, 0, None)
+    assert "start must be before end" in shell.refusal(*words, "--until", next)
+
+
 BERLIN = ("--timezone", "Europe/Berlin")
 
 
@@ -212,9 +255,9 @@ def test_a_command_that_matches_nothing_says_so(shell: Shell) -> None:
     assert "is not there" in shell("delete", NOBODY, code=1)
     shell("add", "video", "--on-demand")
     for words, text in (
-        (["pause", "report"], "no definition has the name 'report'"),
+        (["pause", "report"], "no definition has the key or name 'report'"),
         (["resume", NOBODY], "no task definition has the id"),
-        (["show", "report"], "nothing has the name 'report'"),
+        (["show", "report"], "nothing has the key or name 'report'"),
         (["show", NOBODY], "no task instance has the id"),
         (["pause", "--name", "vidoe"], "no definition has the name 'vidoe': did you"),
         (["resume", "--queue", "none"], "no definition is in the queue"),

@@ -6,6 +6,7 @@ import io
 import json
 import re
 import sys
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
@@ -13,13 +14,26 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from go_scheduler import TaskDefinition
+from go_scheduler import (
+    CatchUp,
+    CronTrigger,
+    DelayTrigger,
+    ExecuteOnceTrigger,
+    IntervalTrigger,
+    OnDemandTrigger,
+    Overlap,
+    RetryPolicy,
+    TaskDefinition,
+)
 from go_scheduler.cli import importing
 from go_scheduler.errors import StoreUnavailableError
+from go_scheduler.stores import open_store
+from go_scheduler.testing.builders import HOUR, fire
 from tests.case_tables import json_table
 from tests.cli.test_command_line import raising
 
 if TYPE_CHECKING:
+    from go_scheduler.client import Client
     from tests.cli.shell import Shell
 
 ID = "abcdef12-0000-4000-8000-000000000000"
@@ -73,6 +87,49 @@ def test_what_is_listed_can_be_imported_again(shell: Shell, tmp_path: Path) -> N
     other("import", written(listed))
     [shown] = other.json("list")
     assert {**shown, "revision": None} == {**listed, "revision": None}
+
+
+def test_an_import_of_what_was_exported_makes_the_same_definitions(
+    either: Shell, tmp_path: Path
+) -> None:
+    wanted = (
+        TaskDefinition(trigger=CronTrigger("0 9 * * *"), key="nightly", name="report"),
+        TaskDefinition(trigger=DelayTrigger(HOUR), paused=True, note="ä", queue="b"),
+        TaskDefinition(
+            trigger=IntervalTrigger(HOUR),
+            metadata={"n": [1, 2.5, None]},
+            retry=RetryPolicy(max_attempts=None, delay=None),
+            catch_up=CatchUp(mode="all"),
+            jitter=timedelta(0),
+            overlap=Overlap.SKIP,
+            max_queue=3,
+            when_full="drop",
+        ),
+    )
+    owned = TaskDefinition(trigger=OnDemandTrigger(), key="task send", name="send")
+    over = TaskDefinition(trigger=ExecuteOnceTrigger(datetime(2020, 1, 1, tzinfo=UTC)))
+    of_one_job = TaskDefinition(trigger=OnDemandTrigger(lasting=False))
+
+    def prepare(client: Client) -> None:
+        client.schedule_all([*wanted, over, of_one_job])
+        client.declare([owned], owner="shop")
+
+    either.call(prepare)
+    with closing(open_store(either.store)) as store:
+        fire(store, store.get_definition(over.id), datetime(2020, 1, 1, tzinfo=UTC))
+    Path("lines.jsonl").write_text(either("export"))
+    other = either.at(f"sqlite:///{tmp_path / 'other.db'}")
+    assert "made 4 definitions and 0 jobs" in other("import", "lines.jsonl")
+    made = other.call(lambda client: client.list_definitions())
+    assert {each.id: each for each in made} == {
+        each.id: each for each in (*wanted, owned)
+    }
+    assert [each.owner for each in made if each.owner] == ["shop"]
+    assert {each.note for each in made if each.paused} == {"ä"}
+    assert sorted(other("export").splitlines()) == sorted(
+        Path("lines.jsonl").read_text().splitlines()
+    )
+    assert len(either("export", "--name", "report").splitlines()) == 1
 
 
 WRONG = json_table("cli/lines_refused")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import pytest
@@ -146,7 +146,8 @@ def test_the_options_of_a_worker_on_a_bus_are_those_of_the_class(
     shell("dispatch-worker", registry, where=False)
     words = ["--namespace", "mine", "--topic-per-task", "send"]
     shell("dispatch-worker", registry, *words, where=False)
-    first, second, third, fourth, fifth = [each._new_life()._settings for each in made]  # type: ignore[attr-defined]
+    transports: list[Any] = [each._new_loop()._transport for each in made]
+    first, second, third, fourth, fifth = transports
     assert (first.max_workers, first.name) == (3, "N")
     assert first.limits == {"send": 2, "wait": 1}
     assert first.served == {

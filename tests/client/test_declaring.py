@@ -113,7 +113,7 @@ class TestRefusals:
         self, client: Client
     ) -> None:
         new = TaskDefinition(trigger=IntervalTrigger(HOUR))
-        with pytest.raises(ConfigurationError, match=r"such as id=.*IntervalTrigger\("):
+        with pytest.raises(ConfigurationError, match=r"as by key=.*IntervalTrigger\("):
             client.declare([new], owner="app")
 
 

@@ -97,6 +97,16 @@ def test_an_id_leads_to_what_has_it(browser: Calling, store: Store) -> None:
     assert browser.get(f"/search?q={uuid4()}").status_code == 200
 
 
+def test_a_definition_is_shown_and_found_by_its_key(
+    browser: Calling, store: Store
+) -> None:
+    made = put(store, definition(START + HOUR, name="report", key="nightly <b>"))
+    for path in ("/strip", f"/definitions/{made.id}", "/definitions"):
+        assert "nightly <b>" in Parsed(browser.get(path)).text
+    found = Parsed(browser.get("/search?q=nightly <b>"))
+    assert [row[0] for row in found.rows("whose key it is")] == ["report nightly <b>"]
+
+
 @pytest.mark.slow
 def test_lists_go_on(browser: Calling, store: Store) -> None:
     for key in range(60):

@@ -19,7 +19,7 @@ from go_scheduler.dashboard.timeline import (
     Window,
     is_in,
     mark_of,
-    read_lane,
+    read_row,
     zoom_of,
 )
 from go_scheduler.models import Outcome, Skipped, State
@@ -52,13 +52,13 @@ def store(clock: ManualClock) -> MemoryStore:
     return MemoryStore(clock)
 
 
-def lane(
+def row(
     store: MemoryStore,
     of: TaskDefinition,
     window: Window = HALF_PAST,
     now: datetime = START + 30 * MINUTE,
 ) -> TimelineRow:
-    return read_lane(Client(store), store.get_definition(of.id), window, now=now)
+    return read_row(Client(store), store.get_definition(of.id), window, now=now)
 
 
 @pytest.mark.parametrize(
@@ -114,17 +114,17 @@ def test_changes_of_the_clocks_are_shown() -> None:
 def test_planned_fires_stand_behind_those_that_were_made(store: MemoryStore) -> None:
     every = CronTrigger("*/10 * * * *")
     made = put(store, definition(START + 40 * MINUTE, trigger=every))
-    found = lane(store, made)
+    found = row(store, made)
     assert [each.kind for each in found.marks] == ["planned"] * 2
     assert [each.fired for each in found.marks] == pytest.approx([4 / 6, 5 / 6])
     assert found.now == 0.5
     assert found.marks[0].text == "2030-01-01 00:40:00 UTC: planned"
-    before = lane(store, made, HALF_PAST.earlier.earlier)
+    before = row(store, made, HALF_PAST.earlier.earlier)
     assert (before.marks, before.now) == ([], None)
     at = datetime(2030, 3, 31, 1, tzinfo=UTC)
     daily = CronTrigger("30 2 * * *", timezone="Europe/Berlin")
     moved = put(store, definition(at, trigger=daily))
-    [mark] = lane(store, moved, Window(start=at - HOUR, zoom="6-hours")).marks
+    [mark] = row(store, moved, Window(start=at - HOUR, zoom="6-hours")).marks
     assert "does not exist" in mark.text
 
 
@@ -134,10 +134,10 @@ def test_planned_marks_that_would_overlap_are_shown_in_numbers(
     every = CronTrigger("* * * * *")
     made = put(store, definition(START + MINUTE, trigger=every))
     fire(store, made, START, next_fire_time=START + MINUTE)
-    hour = lane(store, made)
+    hour = row(store, made)
     assert not hour.heaps
     assert len(hour.marks) == 60
-    wider = lane(store, made, Window(start=START - 4 * HOUR, zoom="6-hours"))
+    wider = row(store, made, Window(start=START - 4 * HOUR, zoom="6-hours"))
     assert [each.kind for each in wider.marks] == ["pending"]
     assert sum(each.total for each in wider.heaps) == 119
     assert all(set(each.counts) == {"planned"} for each in wider.heaps)
@@ -150,13 +150,13 @@ def test_a_bar_is_where_the_run_was(store: MemoryStore, clock: ManualClock) -> N
     made = put(store, new)
     fire(store, made, START)
     [claimed] = claim(store, lead=0 * SECOND)
-    [mark] = lane(store, made, now=START + 12 * MINUTE).marks
+    [mark] = row(store, made, now=START + 12 * MINUTE).marks
     assert (mark.kind, mark.fired) == ("running", 0)
     assert [mark.start, mark.width] == pytest.approx([0.1, 0.1])
     assert mark.text.startswith("2030-01-01 00:00:00 UTC: running, 6 min late, took 6")
     assert mark.instance_id == claimed.id
     store.cancel_instances({claimed.id: None})
-    [mark] = lane(store, made, now=START + 12 * MINUTE).marks
+    [mark] = row(store, made, now=START + 12 * MINUTE).marks
     assert mark.kind == "cancelling"
 
 
@@ -202,10 +202,10 @@ def test_a_window_has_what_ran_into_it_and_what_was_made_by_hand(
 ) -> None:
     ran = ended(store, definition(START - 2 * HOUR)).definition
     store.add_instances(ran.id, [Addition(id=uuid4(), at=START + 6 * MINUTE)])
-    marks = lane(store, ran).marks
+    marks = row(store, ran).marks
     assert [each.kind for each in marks] == ["completed", "pending"]
     assert [each.fired for each in marks] == pytest.approx([0, 0.1])
-    assert lane(store, ran, HALF_PAST.later).marks == []
+    assert row(store, ran, HALF_PAST.later).marks == []
 
 
 def test_of_too_many_the_numbers_are_shown(store: MemoryStore) -> None:
@@ -213,7 +213,7 @@ def test_of_too_many_the_numbers_are_shown(store: MemoryStore) -> None:
     made = put(store, definition(START, trigger=every))
     times = [START + number * SECOND for number in range(MOST_MARKS + 1)]
     fire(store, made, *times, next_fire_time=START + 30 * MINUTE)
-    found = lane(store, made)
+    found = row(store, made)
     assert found.marks == []
     assert len(found.heaps) == 48
     first, middle, last = found.heaps[0], found.heaps[10], found.heaps[-1]

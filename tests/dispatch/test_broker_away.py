@@ -14,7 +14,11 @@ import trustme
 
 from go_scheduler import BusUnavailableError
 from go_scheduler.dispatch import KombuBus
-from go_scheduler.dispatch.kombu_bus.bus_by_kombu import Waker, backoff
+from go_scheduler.dispatch.kombu_bus.bus_by_kombu import (
+    ConfirmedOutlet,
+    Waker,
+    backoff,
+)
 from go_scheduler.testing.buses import Heard
 from tests.dispatch.conftest import Encrypting, Network, eventually
 from tests.patience import FAILED_AFTER
@@ -24,7 +28,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from go_scheduler.dispatch import Delivery
-    from go_scheduler.dispatch.kombu_bus.bus_by_kombu import Outlet
     from go_scheduler.testing import ManualClock
     from tests.rabbitmq_servers import RabbitMQServer
 
@@ -149,11 +152,11 @@ def test_a_broker_that_never_answered_costs_a_publish_no_more(
         assert raised.value.unsent
 
 
-def held_back(bus: KombuBus, network: Network, topic: str) -> tuple[Outlet, Any]:
+def held_back(bus: KombuBus, network: Network, topic: str) -> tuple[object, Any]:
     """What publishes a message that the network holds, and what comes of that."""
     bus.publish(topic, b"1")
     outlet = bus._publisher._outlet
-    assert outlet
+    assert isinstance(outlet, ConfirmedOutlet)
     network.hold()
     held = bus.publish_soon(topic, b"2")
     eventually(lambda: bool(outlet.unconfirmed))

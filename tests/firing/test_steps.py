@@ -14,10 +14,18 @@ from hypothesis import strategies as st
 
 from go_scheduler.errors import StoreError
 from go_scheduler.firing.latest import jitter_of
+from go_scheduler.firing.planner import Guard
 from go_scheduler.firing.steps import MOST_FIRE_TIMES, plan
 from go_scheduler.models import Skipped, TaskDefinition
 from go_scheduler.policies import CatchUp
-from go_scheduler.testing.builders import HOUR, MINUTE, SECOND, TICK, definition
+from go_scheduler.testing.builders import (
+    HOUR,
+    MINUTE,
+    SECOND,
+    TICK,
+    WAITING,
+    definition,
+)
 from go_scheduler.testing.clock import START
 from go_scheduler.triggers import CronTrigger, IntervalTrigger, Trigger, UnknownTrigger
 
@@ -25,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from go_scheduler.stores.messages import Firing
+    from go_scheduler.testing import ManualClock
 
 ZERO = timedelta(0)
 MILLISECOND = timedelta(milliseconds=1)
@@ -181,6 +190,28 @@ def test_with_jitter_what_is_late_is_judged_by_when_it_was_to_run(
     assert firing.skipped.last == max({*series} - {*in_time})
     if early == 1:
         assert firing.skipped.count == len(series) - len(in_time)
+
+
+def test_a_definition_that_names_no_jitter_has_the_default(
+    clock: ManualClock,
+) -> None:
+    def never(_: TaskDefinition, error: Exception) -> None:
+        raise error
+
+    def asked(given: TaskDefinition, default: timedelta | None) -> Firing:
+        [firing] = Guard(clock, patience=SECOND, jitter=default).plan(
+            [given], now=START + 10 * SECOND, until=START + HOUR, failed=never
+        )
+        assert firing.definition is given
+        return firing
+
+    for trigger in (every(SECOND), Listed(*at(0, 1, 2)), WAITING):
+        plain = due(trigger, catch_up=CatchUp(grace=MINUTE))
+        jittered, none = (replace(plain, jitter=each) for each in (MINUTE, ZERO))
+        default = asked(plain, MINUTE)
+        assert default == replace(asked(jittered, HOUR), definition=plain)
+        assert default.execute_times != ()
+        assert asked(none, HOUR) == replace(asked(plain, None), definition=none)
 
 
 def test_with_jitter_the_latest_runs_if_all_were_to_have_run_long_ago() -> None:

@@ -884,10 +884,11 @@ def kept() -> Mapping[str, TaskDefinition]:
         for number, value in enumerate(values, 1):
             given[f"{name} {number}"] = {name: value}
     given["note"] = {"paused": True, "note": "holidays"}
-    _check_all_are_kept({*kinds, OnDemandTrigger.kind}, {*fields, "note"})
+    given["key"] = {"key": "nightly report", "id": None}
+    _check_all_are_kept({*kinds, OnDemandTrigger.kind}, {*fields, "note", "key"})
     common: dict[str, Any] = {"trigger": OnDemandTrigger(), "next_fire_time": NINE}
     return {
-        name: TaskDefinition(**{**common, **each}, id=UUID(int=number))
+        name: TaskDefinition(**{**common, "id": UUID(int=number), **each})
         for number, (name, each) in enumerate(given.items(), 1)
     }
 
@@ -1091,6 +1092,7 @@ OF_DEFINITIONS: Mapping[str, object] = {
     **COMMON,
     "catch_up": {"mode": "all"},
     "id": str(ONE),
+    "key": "nightly",
     "max_per_node": 2,
     "max_queue": 9,
     "name": "report",

@@ -6,10 +6,13 @@ import json
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, ClassVar
+from urllib.parse import quote
 from uuid import UUID, uuid4
 
 import pytest
 from fastapi import FastAPI
+from starlette.applications import Starlette
+from starlette.routing import Mount
 
 from go_scheduler import (
     CronTrigger,
@@ -120,6 +123,80 @@ def test_put_creates_and_replaces(http: Calling) -> None:
     assert (replaced.status_code, replaced.headers["ETag"]) == (200, '"2"')
     assert replaced.json()["name"] == "other"
     assert field_of(http.put(path, json={"trigger": DAILY, "id": str(uuid4())})) == "id"
+
+
+def test_every_route_for_a_definition_takes_its_key(
+    http: Calling, app: FastAPI
+) -> None:
+    period = {"start": "2020-01-01T00:00:00Z", "end": "2020-01-03T00:00:00Z"}
+    bodies: dict[str, dict[str, Any]] = {
+        "backfill": period,
+        "put": {"trigger": {"every": 60}, "jitter": 0},
+        "patch": {"name": "b"},
+    }
+    operations = [
+        (path, method)
+        for path, given in app.openapi()["paths"].items()
+        for method in given
+        if path.startswith(f"{PATH}/{{id}}")
+    ]
+    assert len(operations) == 11
+    for key in ("nightly", "https://example.org/a/run?é=1%2F2#x", "a/pause", "50%"):
+        quoted = quote(key, safe="")
+        id = str(TaskDefinition.id_for(key))
+        body = created(http, key=key)
+        assert (body["id"], body["key"]) == (id, key)
+        again = http.post(PATH, json={"trigger": DAILY, "key": key})
+        assert (again.status_code, again.json()) == (200, body)
+        for path, method in sorted(operations, key=lambda each: each[1] == "delete"):
+            sent = bodies.get(path.rpartition("/")[2], bodies.get(method))
+            at = path.replace("{id}", quoted)
+            answer = http.request(method, at, **({"json": sent} if sent else {}))
+            assert answer.is_success, (at, method, answer.text)
+            found = answer.json()
+            of = found.get("definition_id", found.get("id", id))
+            assert of == id, (path, method)
+        gone = http.get(f"{PATH}/{quoted}")
+        assert is_problem(gone, 404, "no-definition")
+        assert repr(key) in gone.json()["detail"]
+
+
+def test_lists_and_explanations_take_a_key(http: Calling) -> None:
+    key = "50%2F/a"
+    path = path_of(created(http, key=key))
+    made = http.post(f"{path}/run").json()
+    assert (made["definition_key"], made["key"]) == (key, None)
+    asked = {"definition_id": key}
+    assert http.get("/v1/instances", params=asked).json()["items"] == [made]
+    assert http.get("/v1/why", params=asked).json()["instance"] == made
+    assert http.get("/v1/instances", params={"definition_id": "other"}).json() == {
+        "items": [],
+        "next": None,
+    }
+    assert field_of(http.get("/v1/why?definition_id=%00")) == "definition_id"
+
+
+def test_a_key_with_slashes_is_one_below_a_path_as_well(app: FastAPI) -> None:
+    with Calling(Starlette(routes=[Mount("/our jobs", app)])) as http:
+        path = f"/our%20jobs{PATH}/a%2Fb"
+        assert http.put(path, json={"trigger": DAILY}).json()["key"] == "a/b"
+        asked = {"at": "2030-01-01T00:00:00+02:00"}
+        assert http.get(f"{path}/why", params=asked).is_success
+        assert is_problem(http.get(f"/our%20jobs{PATH}/a/b"), 404, "no-path")
+
+
+def test_a_put_by_a_key_makes_it_and_no_change_takes_it(http: Calling) -> None:
+    path = f"{PATH}/nightly%20report"
+    made = http.put(path, json={"trigger": DAILY})
+    id = str(TaskDefinition.id_for("nightly report"))
+    assert (made.status_code, made.json()["id"]) == (201, id)
+    assert made.headers["Location"] == f"{PATH}/{id}"
+    for body in ({}, {"key": "nightly report"}, {"id": id}):
+        kept = http.put(path, json={"trigger": DAILY, **body}).json()
+        assert (kept["key"], kept["revision"]) == ("nightly report", 1)
+    other = {"trigger": DAILY, "key": "other"}
+    assert field_of(http.put(path, json=other)) == "key"
+    assert field_of(http.patch(path, json={"key": "other"})) == "key"
 
 
 def test_conditional_requests_change_only_the_revision_that_they_name(

@@ -201,7 +201,7 @@ MARKS: Mapping[tuple[str, str], Mark] = {
     ),
     ("exclusion", "sweep"): Mark(
         "test_one_of_several_goes_on_when_a_slot_is_free",
-        {"running/slots.py": "self._store.review_parked(limit=_BATCH)"},
+        {"running/lock_waiters.py": "self._store.review_parked(limit=_BATCH)"},
     ),
     ("exclusion", "own"): Mark(
         "test_a_delete_leaves_the_slot_to_who_has_it",

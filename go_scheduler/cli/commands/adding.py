@@ -17,6 +17,7 @@ from go_scheduler.cli.options import (
     grouped,
     instant_of,
     object_of,
+    pairs_of,
     text,
 )
 from go_scheduler.cli.output import at, described, document, line, note
@@ -267,10 +268,14 @@ def add(
     id: Annotated[str | None, text("Its id; default: a new one.")] = None,
     key: Annotated[
         str | None,
-        text("A text from which its id is made; the same text makes the same id."),
+        text("What you call it; no other definition has it, and its id is made of it."),
     ] = None,
     metadata: Annotated[
         str | None, text("The metadata that its handler gets.", metavar="JSON")
+    ] = None,
+    meta: Annotated[
+        list[str] | None,
+        text("A name and its text for the metadata.", metavar="NAME=TEXT"),
     ] = None,
     paused: Annotated[bool, typer.Option("--paused", help="Create it paused.")] = False,
     comment: Annotated[str | None, text("Why it is paused.", "--note")] = None,
@@ -278,13 +283,17 @@ def add(
 ) -> None:
     """Schedule a definition: what to run, and when.
 
-    A definition with the same id is replaced; an equal one stays as it is.
+    A definition with the same id or key is replaced; an equal one stays as it is.
     """
     definition = TaskDefinition(
         trigger=when.trigger(SystemClock().now()),
         id=_id(id, key),  # type: ignore[arg-type]
+        key=key,
         name=name,
-        metadata=object_of(metadata, "--metadata") or {},
+        metadata={
+            **(object_of(metadata, "--metadata") or {}),
+            **pairs_of(meta, "--meta"),
+        },
         paused=paused,
         note=comment,
         **policies.fields(),
@@ -360,8 +369,6 @@ def _passed(stored: TaskDefinition, now: datetime) -> str:
 def _id(id: str | None, key: str | None) -> UUID | None:
     if id is not None and key is not None:
         raise ConfigurationError("say the id by --id or by --key, not by both")
-    if key is not None:
-        return TaskDefinition.id_for(key)
     try:
         return None if id is None else UUID(id)
     except ValueError:

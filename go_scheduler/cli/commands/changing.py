@@ -22,10 +22,12 @@ from go_scheduler.cli.options import (
     object_of,
     text,
 )
-from go_scheduler.cli.output import at, confirm, print_one
+from go_scheduler.cli.output import at, confirm, note, print_one
 from go_scheduler.cli.resolve import definition_meant, instance_meant
+from go_scheduler.clock import SystemClock
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.models import TaskDefinition
+from go_scheduler.policies import Overlap
 
 app = typer.Typer()
 
@@ -126,6 +128,35 @@ def run(
         )
     told = f"{made.id}  {made.state.value}, at {at(made.execute_at)}"
     print_one(made, told, json=json)
+
+
+@app.command()
+@grouped
+def backfill(
+    definition: Definition,
+    where: Where,
+    since: Annotated[str, text("The first instant.", metavar="TIME")],
+    until: Annotated[
+        str | None, text("The first instant after; default: now.", metavar="TIME")
+    ] = None,
+    overlap: Annotated[
+        Overlap | None, text("How they exclude each other; default: as it says itself.")
+    ] = None,
+    limit: Annotated[
+        int, typer.Option("--limit", "-n", min=1, help="The most to make.")
+    ] = 1000,
+    json: Json = False,
+) -> None:
+    """Run the fire times of a past period that have no instance."""
+    start = instant_of(since, "--since")
+    end = instant_of(until, "--until") or SystemClock().now()
+    assert start is not None, "the option is required"
+    with where.client() as client:
+        id = definition_meant(client, definition)
+        found = client.backfill(id, start, end, overlap=overlap, limit=limit)
+    print_one(found, f"{id}  {found.made} made, {found.there} were there", json=json)
+    if found.next is not None:
+        note(f"there are more: go on with --since {found.next.isoformat()}")
 
 
 @app.command()

@@ -1,9 +1,10 @@
-"""The command `import`."""
+"""The commands `import` and `export`."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 from uuid import uuid4
 
 import typer
@@ -12,14 +13,22 @@ from go_scheduler.cli.connection import Where
 from go_scheduler.cli.options import (
     ExitCode,
     Json,
+    Metadata,
+    Name,
+    Queue,
     argument,
     duration_of,
     grouped,
     instant_of,
+    object_of,
     text,
 )
-from go_scheduler.cli.output import note, print_one
+from go_scheduler.cli.output import document, note, print_one
+from go_scheduler.cli.resolve import is_of_one_job
+from go_scheduler.client.arguments import MOST_LISTED
 from go_scheduler.errors import ConfigurationError, StoreError
+from go_scheduler.models import DefinitionState
+from go_scheduler.stores.filters import all_items
 
 if TYPE_CHECKING:
     from go_scheduler.http.jobs.jitter import Spread
@@ -113,6 +122,33 @@ def import_(
     print_one(imported.counts, _summary(imported.counts), json=json)
     if imported.counts["wrong"]:
         raise typer.Exit(ExitCode.NOT_SO)
+
+
+@app.command()
+@grouped
+def export(
+    where: Where, name: Name = None, queue: Queue = None, metadata: Metadata = None
+) -> None:
+    """Print definitions as JSON lines, from which `import` makes them anew.
+
+    Those that have completed are left out.
+    """
+    filters: dict[str, Any] = {
+        "name": name,
+        "queue": queue,
+        "metadata": object_of(metadata, "--metadata"),
+    }
+    # Imported here, as it takes long.
+    from go_scheduler.http.bodies.definitions import DefinitionBody
+
+    with where.client() as client:
+        read = partial(client.list_definitions, **filters, limit=MOST_LISTED)
+        for each in all_items(read):
+            # An import of what has ended would run it again.
+            if each.state is DefinitionState.COMPLETED or is_of_one_job(each):
+                continue
+            given = DefinitionBody.of(each).items()
+            document({field: value for field, value in given if value is not None})
 
 
 def _summary(counts: Mapping[str, int]) -> str:

@@ -176,7 +176,7 @@ def _print(audited: "AuditedDefinition", *, times: bool) -> None:
     counts = ", ".join(
         f"{count} {verdict.value}" for verdict, count in audited.counts.items()
     )
-    name = audited.definition.name or audited.definition.id
+    name = audited.definition.label or audited.definition.id
     line(f"{name}: {audited.error or audited.note or counts or 'no fire times'}")
     shown = audited.times if times else audited.broken
     if shown:
@@ -209,6 +209,7 @@ def _print_json(audited: "AuditedDefinition", *, times: bool) -> None:
     document(
         {
             "id": f"{audited.definition.id}",
+            "key": audited.definition.key,
             "name": audited.definition.name,
             "counts": {each.value: count for each, count in counts.items()},
             "note": audited.note,

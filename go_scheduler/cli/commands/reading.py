@@ -29,7 +29,7 @@ app = typer.Typer()
 Thing = Annotated[
     str,
     argument(
-        "A definition or an instance: its id, the beginning of its"
+        "A definition or an instance: its id or key, the beginning of its"
         " id, or a name that only one definition has.",
         "ID",
     ),
@@ -53,7 +53,7 @@ def list_(listed: Listed, where: Where, json: Json = False) -> None:
 
 _OF_DEFINITIONS: Mapping[str, Callable[[TaskDefinition], str]] = {
     "DEFINITION": lambda each: str(each.id),
-    "NAME": lambda each: each.name or "-",
+    "NAME": lambda each: each.label or "-",
     "QUEUE": lambda each: each.queue,
     "STATE": lambda each: each.state.value,
     "NEXT": lambda each: at(each.next_fire_time),
@@ -61,7 +61,7 @@ _OF_DEFINITIONS: Mapping[str, Callable[[TaskDefinition], str]] = {
 }
 _OF_INSTANCES: Mapping[str, Callable[[TaskInstance], str]] = {
     "INSTANCE": lambda each: str(each.id),
-    "NAME": lambda each: each.definition.name or "-",
+    "NAME": lambda each: each.definition.label or "-",
     "QUEUE": lambda each: each.definition.queue,
     "STATE": standing,
     "AT": lambda each: at(each.execute_at),

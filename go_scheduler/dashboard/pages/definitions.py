@@ -16,7 +16,7 @@ from go_scheduler.dashboard.timeline import (
     ZOOMS,
     TimelineRow,
     Window,
-    read_lane,
+    read_row,
     zoom_of,
 )
 from go_scheduler.dashboard.words import fires, span
@@ -25,6 +25,8 @@ from go_scheduler.http.problems import invalid
 from go_scheduler.http.routes.visibility import seen_definition, seen_why
 from go_scheduler.json import write_instant
 from go_scheduler.models import DefinitionState, TaskDefinition
+from go_scheduler.models.definition import POLICIES
+from go_scheduler.policies import CatchUp, RetryPolicy
 from go_scheduler.triggers.previews import PreviewedTime, preview
 from go_scheduler.triggers.trigger_timeouts import ask
 
@@ -38,7 +40,7 @@ if TYPE_CHECKING:
     from go_scheduler.why.answer import Why
 
 
-MOST_LANES = 10
+MOST_ROWS = 10
 """The most definitions on one strip."""
 
 
@@ -48,13 +50,13 @@ class Strip:
 
     Attributes:
         window: The part of time.
-        lanes: One for each definition.
+        rows: One for each definition.
         path: The page that it is on.
         of: The query of that page besides the window; None: there is none.
     """
 
     window: Window
-    lanes: Sequence[TimelineRow]
+    rows: Sequence[TimelineRow]
     path: str
     of: str | None = None
 
@@ -94,18 +96,18 @@ async def read_strip(
         window = Window.around(now, zoom)
         if start is not None:
             window = Window(start=start, zoom=zoom)
-        lanes = [
-            read_lane(visit.client, each, window, now=now, heaps=heaps)
+        rows = [
+            read_row(visit.client, each, window, now=now, heaps=heaps)
             for each in definitions
         ]
-        return Strip(window=window, lanes=lanes, path=path, of=of)
+        return Strip(window=window, rows=rows, path=path, of=of)
 
     return await on_thread(read)
 
 
 async def strip(visit: PageRequest) -> Response:
     """The definitions in the query, or those that fire next."""
-    given = request.ids(visit.query, "of", most=MOST_LANES)
+    given = request.ids(visit.query, "of", most=MOST_ROWS)
     definitions: Sequence[TaskDefinition]
     if given:
         definitions = [
@@ -115,12 +117,12 @@ async def strip(visit: PageRequest) -> Response:
     else:
         definitions, of = await _next_to_fire(visit), None
     found = await read_strip(visit, definitions, path="/strip", of=of)
-    return visit.show("strip.html", strip=found, most=MOST_LANES)
+    return visit.show("strip.html", strip=found, most=MOST_ROWS)
 
 
 async def _next_to_fire(visit: PageRequest) -> Sequence[TaskDefinition]:
     return await visit.client.alist_definitions(
-        **theirs(visit.caller), state="active", soonest_first=True, limit=MOST_LANES
+        **theirs(visit.caller), state="active", soonest_first=True, limit=MOST_ROWS
     )
 
 
@@ -238,33 +240,20 @@ def _read(
     }
 
 
-_PLAIN = (
-    "priority",
-    "lock",
-    "jitter",
-    "max_per_node",
-    "max_queue",
-    "when_full",
-    "expire_after",
-    "timeout",
-    "start_timeout",
-    "heartbeat_timeout",
-)
-
-
 def policies_of(definition: TaskDefinition) -> list[tuple[str, str]]:
     """Names and values of the settings that a definition has."""
-    found: dict[str, object] = {"overlap": definition.overlap.value}
-    found |= {name: getattr(definition, name) for name in _PLAIN}
-    found["when_full"] = definition.max_queue and definition.when_full
-    for name in ("retry", "catch_up"):
-        policy = getattr(definition, name)
-        if policy is not None:
+    found: dict[str, object] = {"priority": definition.priority}
+    for name in POLICIES:
+        value = getattr(definition, name)
+        if isinstance(value, RetryPolicy | CatchUp):
             found |= {
-                f"{name}: {each.name}": value
-                for each in fields(policy)
-                if (value := getattr(policy, each.name)) not in (None, ())
+                f"{name}: {each.name}": part
+                for each in fields(value)
+                if (part := getattr(value, each.name)) not in (None, ())
             }
+        else:
+            found[name] = value
+    found["when_full"] = definition.max_queue and definition.when_full
     if definition.retry is not None and definition.retry.delay is None:
         found["retry: delay"] = "until expire after has passed"
     return [

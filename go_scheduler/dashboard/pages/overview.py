@@ -6,10 +6,10 @@ from collections import Counter
 from contextlib import suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
-from uuid import UUID
 
 from starlette.responses import StreamingResponse
 
+from go_scheduler.checks import parse_id
 from go_scheduler.client.awaitable import on_thread
 from go_scheduler.dashboard import request
 from go_scheduler.dashboard.live import Restriction
@@ -28,7 +28,7 @@ from go_scheduler.http.routes.visibility import (
     seen_definition,
     seen_instance,
 )
-from go_scheduler.models import Histogram, State
+from go_scheduler.models import Histogram, State, TaskDefinition
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
     from go_scheduler.dashboard.request import PageRequest
-    from go_scheduler.models import QueueStats, TaskDefinition, TaskInstance
+    from go_scheduler.models import QueueStats, TaskInstance
 
 
 _HOUR = timedelta(hours=1)
@@ -126,23 +126,24 @@ async def search(visit: PageRequest) -> Response:
         if path is not None:
             return visit.go(path)
         of = theirs(visit.caller)
-        definitions = await visit.client.asearch_names(text, **of, limit=LISTED)
+        keyed = [TaskDefinition.id_for(text)]
+        found = await visit.client.alist_definitions(ids=keyed, **of, limit=1)
+        named = await visit.client.asearch_names(text, **of, limit=LISTED)
+        definitions = list({each.id: each for each in (*found, *named)}.values())
         instances = await visit.client.asearch_key(text, **of, limit=LISTED)
     return visit.show(
         "search.html",
         text=text,
         definitions=definitions,
         instances=instances,
-        is_cut=len(definitions) == LISTED,
+        is_cut=len(definitions) >= LISTED,
         now=visit.now,
     )
 
 
 async def _of_id(visit: PageRequest, text: str) -> str | None:
     """The path of the page for an id; None: it is no id, or nothing has it."""
-    try:
-        id = UUID(text)
-    except ValueError:
+    if (id := parse_id(text)) is None:
         return None
     with suppress(TaskDefinitionNotFoundError):
         definition = await seen_definition(visit.here, visit.caller, id)

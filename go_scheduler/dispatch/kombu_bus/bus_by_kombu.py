@@ -16,7 +16,7 @@ from datetime import timedelta
 from itertools import takewhile
 from select import POLLIN, poll
 from ssl import SSLSocket
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from amqp.exceptions import AccessRefused, ChannelError, NotFound
 
@@ -144,11 +144,13 @@ class Line(ABC):
         try:
             self._begin(wire)
             self._failures = 0
-            self._tell_of_return()
+            if self._away:
+                self._away = False
+                _LOG.info("%s: the bus at %s is there", self._name, self.address.shown)
             while not self.closing:
                 self._turn()
                 self._listen(wire)
-            self._finish(wire)
+            self._finish()
         except Exception as error:
             answered = False
             self._failed(error)
@@ -170,25 +172,13 @@ class Line(ABC):
         if self.closing:
             return
         self._lost(error)
-        self._tell_of_loss(error)
-        delay = backoff(error, self._failures)
-        self._failures += 1
-        self._back_off(delay)
-
-    def _back_off(self, delay: timedelta) -> None:
-        until = self._clock.elapsed() + delay
-        while not self.closing and (left := until - self._clock.elapsed()) > ZERO:
-            self._waker.wait(left.total_seconds())
-
-    def _tell_of_loss(self, error: Exception) -> None:
         if not self._away:
             self._away = True
             _LOG.warning("%s: %s", self._name, self.address.unavailable(error))
-
-    def _tell_of_return(self) -> None:
-        if self._away:
-            self._away = False
-            _LOG.info("%s: the bus at %s is there", self._name, self.address.shown)
+        until = self._clock.elapsed() + backoff(error, self._failures)
+        self._failures += 1
+        while not self.closing and (left := until - self._clock.elapsed()) > ZERO:
+            self._waker.wait(left.total_seconds())
 
     @abstractmethod
     def _begin(self, wire: Wire) -> None:
@@ -202,9 +192,9 @@ class Line(ABC):
     def _listen_without_socket(self, wire: Wire) -> None:
         """Wait as ``_listen`` does, for a broker without a socket."""
 
-    @abstractmethod
-    def _finish(self, wire: Wire) -> None:
+    def _finish(self) -> None:
         """Prepare for an orderly close, while the connection is open."""
+        return
 
     @abstractmethod
     def _lost(self, error: Exception) -> None:
@@ -323,22 +313,12 @@ class Posting:
             self.outcome.set_exception(raised)
 
 
-class Outlet(Protocol):
-    """Sends messages over one connection.
+class PlainOutlet:
+    """Sends to a broker that has stored a message when the call returns.
 
     Attributes:
-        unconfirmed: The messages that are sent and not confirmed, by their numbers.
+        unconfirmed: None.
     """
-
-    unconfirmed: dict[int, Posting]
-
-    def send(self, posting: Posting) -> None:
-        """Send a message; its outcome follows later."""
-        ...
-
-
-class PlainOutlet:
-    """Sends to a broker that has stored a message when the call returns."""
 
     def __init__(self, wire: Wire) -> None:
         self._channel = wire.channel()
@@ -361,6 +341,10 @@ class ConfirmedOutlet:
         queue_type: The type of queues that do not exist yet.
         again: Called with a message for which the broker had no queue, to send it
             again.
+
+    Attributes:
+        unconfirmed: The messages that are sent and not confirmed, by their number on
+            this channel, in their order.
     """
 
     def __init__(
@@ -374,14 +358,14 @@ class ConfirmedOutlet:
         self._channel.events["basic_ack"].add(self._acked)
         self._channel.events["basic_nack"].add(self._nacked)
         self._channel.events["basic_return"].add(self._returned)
-        # By their number on this channel, in their order.
         self.unconfirmed: dict[int, Posting] = {}
         self._sent = 0
 
     def send(self, posting: Posting) -> None:
         """Send a message."""
-        if posting.keep:
-            self._declare(posting)
+        if posting.keep and posting.queue not in self._declared:
+            posting.refused = self._queues.declare(posting.queue)
+            self._declared.add(posting.queue)
         self._sent += 1
         number = self._sent
         self.unconfirmed[number] = posting
@@ -393,12 +377,6 @@ class ConfirmedOutlet:
         self._channel.basic_publish(
             message, exchange="", routing_key=posting.queue, mandatory=posting.keep
         )
-
-    def _declare(self, posting: Posting) -> None:
-        if posting.queue in self._declared:
-            return
-        posting.refused = self._queues.declare(posting.queue)
-        self._declared.add(posting.queue)
 
     def _returned(
         self, error: Exception, exchange: str, routing_key: str, message: Any
@@ -463,7 +441,7 @@ class Publisher(Line):
         self._oldest_since = ZERO
         self._down: Exception | None = None
         self._started = False
-        self._outlet: Outlet | None = None
+        self._outlet: PlainOutlet | ConfirmedOutlet | None = None
 
     @property
     def is_up(self) -> bool:
@@ -482,7 +460,9 @@ class Publisher(Line):
         except TimeoutError as error:
             # If it has not been sent, it never will be.
             never = posting.outcome.cancel()
-            self._put_overdue(posting)
+            with self._lock:
+                self._overdue.append(posting)
+            self.wake()
             raised = self.address.unavailable(self._late())
             raised.unsent = never
             raise raised from error
@@ -511,11 +491,6 @@ class Publisher(Line):
 
     def _late(self) -> TimeoutError:
         return TimeoutError(_UNCONFIRMED.format(self._timeout.total_seconds()))
-
-    def _put_overdue(self, posting: Posting) -> None:
-        with self._lock:
-            self._overdue.append(posting)
-        self.wake()
 
     def end(self) -> None:
         """End the thread; the messages without an outcome fail."""
@@ -559,9 +534,6 @@ class Publisher(Line):
 
     def _listen_without_socket(self, wire: Wire) -> None:
         self._waker.wait(_LONG)
-
-    def _finish(self, wire: Wire) -> None:
-        """Nothing to do: ``end`` fails the messages without an outcome."""
 
     def _again(self, posting: Posting) -> None:
         with self._lock:
@@ -746,7 +718,7 @@ class Consumer(Line, Subscription):
             self._log.write(logging.ERROR, text, self._queue, error=error)
             delivery.reject(requeue=False)
 
-    def _finish(self, wire: Wire) -> None:
+    def _finish(self) -> None:
         """Put the unacknowledged messages back into the queue."""
         self._turn()
         for tag in self._unacked:

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import json
 import ssl
 from collections.abc import Mapping, Sequence, Set
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
-from urllib.parse import urlsplit
 
-import httpx
 import jwt
 from jwt import PyJWK
 from jwt.exceptions import (
@@ -29,7 +27,8 @@ from go_scheduler.events.event_bus import LOG_ALONE
 from go_scheduler.events.node_events import NoticeGiven
 from go_scheduler.formatting import shown
 from go_scheduler.http.access.caller import Caller, check_scopes, restriction, scopes_in
-from go_scheduler.http.access.loopback import is_loopback, is_safe_url
+from go_scheduler.http.access.login import LoginError, LoginProvider, fetch
+from go_scheduler.http.access.loopback import is_safe_url
 from go_scheduler.http.access.refusals import bad_token, provider_away
 
 if TYPE_CHECKING:
@@ -113,9 +112,7 @@ class OidcIssuer:
 _RENEWED = timedelta(minutes=10)
 _PAUSE_OF_FETCHES = timedelta(minutes=1)
 _SHORT_PAUSE = timedelta(seconds=5)
-_MOST_BYTES = 256 * 1024
 _MOST_KEYS = 100
-_TIMEOUT = 5.0
 _IN_ALL = 10.0
 
 
@@ -145,8 +142,9 @@ class IssuerKeys:
         self._issuer = issuer
         self._clock = clock
         self._kept = max(kept, _RENEWED)
-        self._is_local = is_loopback(urlsplit(issuer).hostname or "")
-        self._tls = httpx.create_ssl_context() if tls is None else tls
+        self._tls = tls
+        # A thread of its own: an issuer that does not answer delays nothing else.
+        self._thread = ThreadPoolExecutor(1, "go_scheduler keys")
         self._teller = LOG_ALONE.teller("http")
         self._keys: list[dict[str, Any]] = []
         self._made: dict[tuple[str | None, str], PyJWK] = {}
@@ -204,18 +202,11 @@ class IssuerKeys:
         return self._clock.elapsed() - self._asked >= pause
 
     async def _fetch(self) -> None:
+        loop = asyncio.get_running_loop()
         try:
-            async with (
-                asyncio.timeout(_IN_ALL),
-                httpx.AsyncClient(
-                    verify=self._tls,
-                    timeout=_TIMEOUT,
-                    trust_env=not self._is_local,
-                    headers={"Accept-Encoding": "identity"},
-                ) as client,
-            ):
-                self._keys = await self._read(client)
-        except (httpx.HTTPError, httpx.InvalidURL, TimeoutError, ValueError) as error:
+            async with asyncio.timeout(_IN_ALL):
+                self._keys = await loop.run_in_executor(self._thread, self._read)
+        except (LoginError, TimeoutError) as error:
             self._failed = True
             self._teller.tell(
                 NoticeGiven(
@@ -228,17 +219,11 @@ class IssuerKeys:
             self._made = {}
             self._fetched = self._clock.elapsed()
 
-    async def _read(self, client: httpx.AsyncClient) -> list[dict[str, Any]]:
-        base = self._issuer.removesuffix("/")
-        document = await _json(client, f"{base}/.well-known/openid-configuration")
-        if document.get("issuer") != self._issuer:
-            raise ValueError("its discovery document is another issuer's")
-        uri = document.get("jwks_uri")
-        if not is_safe_url(uri):
-            raise ValueError("its discovery document has no jwks_uri by https")
-        keys = (await _json(client, str(uri))).get("keys")
+    def _read(self) -> list[dict[str, Any]]:
+        provider = LoginProvider.discover(self._issuer, tls=self._tls)
+        keys = fetch(provider.url("jwks_uri"), tls=self._tls).get("keys")
         if not isinstance(keys, list) or len(keys) > _MOST_KEYS:
-            raise ValueError("what it has at its jwks_uri are no keys, or too many")
+            raise LoginError("what it has at its jwks_uri are no keys, or too many")
         return [each for each in keys if isinstance(each, dict) and _is_public(each)]
 
     def _known(self, kid: str | None, algorithm: str) -> PyJWK | None:
@@ -268,25 +253,6 @@ def _is_public(key: dict[str, Any]) -> bool:
         return False
     uses = key.get("key_ops", ["verify"])
     return isinstance(uses, list) and "verify" in uses
-
-
-async def _json(client: httpx.AsyncClient, url: str) -> dict[str, Any]:
-    """Read a JSON object of limited size from a URL."""
-    async with client.stream("GET", url) as response:
-        if response.status_code != 200:
-            raise ValueError(f"{url} answers {response.status_code}")
-        body = bytearray()
-        async for part in response.aiter_bytes():
-            body += part
-            if len(body) > _MOST_BYTES:
-                raise ValueError(f"{url} answers more than {_MOST_BYTES} bytes")
-    try:
-        found = json.loads(body)
-    except RecursionError as error:
-        raise ValueError(f"{url} answers no JSON") from error
-    if not isinstance(found, dict):
-        raise ValueError(f"{url} answers no JSON object")
-    return found
 
 
 LONGEST_TOKEN = 16 * 1024

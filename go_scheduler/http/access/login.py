@@ -28,8 +28,10 @@ from go_scheduler.clock import Clock, SystemClock
 from go_scheduler.errors import GoSchedulerError
 from go_scheduler.http.access.loopback import is_loopback, is_safe_url
 
-_TIMEOUT = 10.0
+# In seconds. Callers of the API wait for the keys; an issuer takes longer for a token.
+_TIMEOUTS = {"GET": 5.0, "POST": 10.0}
 _MOST_BYTES = 256 * 1024
+_LONGEST = timedelta(days=10_000)
 
 
 class LoginError(GoSchedulerError):
@@ -72,13 +74,13 @@ class Tokens:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoginProvider:
-    """An issuer, and a client of it without a secret, such as a command line.
+    """An issuer, and a client of it.
 
     Attributes:
         issuer: The URL of the issuer.
         client_id: The id of the client.
         scope: The scope to request.
-        endpoints: The endpoints, by their names in the discovery document.
+        urls: The URLs of the issuer, by their names in the discovery document.
         names_itself: Whether the issuer sends ``iss`` with the code (RFC 9207).
         tls: The certificates to trust; None: those of httpx.
     """
@@ -86,7 +88,7 @@ class LoginProvider:
     issuer: str
     client_id: str
     scope: str
-    endpoints: Mapping[str, str]
+    urls: Mapping[str, str]
     names_itself: bool = False
     tls: ssl.SSLContext | None = None
 
@@ -95,11 +97,17 @@ class LoginProvider:
         cls,
         issuer: str,
         *,
-        client_id: str,
-        scope: str,
+        client_id: str = "",
+        scope: str = "",
         tls: ssl.SSLContext | None = None,
     ) -> LoginProvider:
         """Read the discovery document of an issuer.
+
+        Args:
+            issuer: The URL of the issuer.
+            client_id: The id of the client; its public keys need none.
+            scope: The scope to request.
+            tls: The certificates to trust; None: those of httpx.
 
         Raises:
             LoginError: The URL or the document is wrong.
@@ -117,26 +125,54 @@ class LoginProvider:
             issuer=issuer,
             client_id=client_id,
             scope=scope,
-            endpoints={
-                name: url
-                for name, url in document.items()
-                if name.endswith("_endpoint") and is_safe_url(url)
-            },
+            urls={name: url for name, url in document.items() if is_safe_url(url)},
             names_itself=document.get("authorization_response_iss_parameter_supported")
             is True,
             tls=tls,
         )
 
-    def endpoint(self, name: str) -> str:
-        """The URL of an endpoint.
+    def url(self, name: str) -> str:
+        """The URL that has this name in the discovery document.
 
         Raises:
-            LoginError: The issuer has no such endpoint.
+            LoginError: The issuer has no such URL.
         """
-        url = self.endpoints.get(f"{name}_endpoint")
+        url = self.urls.get(name)
         if url is None:
-            raise LoginError(f"{self.issuer} has no {name}_endpoint by https")
+            raise LoginError(f"{self.issuer} has no {name} by https")
         return url
+
+    def authorization_url(
+        self, back: str, *, state: str, verifier: str, **more: str
+    ) -> str:
+        """The URL at which a browser begins the code flow, with PKCE.
+
+        Args:
+            back: The URL to which the issuer sends the browser back.
+            state: Comes back with the answer.
+            verifier: The secret that the exchange of the code shows.
+            **more: Other parameters, such as ``nonce``.
+
+        Raises:
+            LoginError: The issuer has no code flow.
+        """
+        query = urlencode(
+            {
+                "response_type": "code",
+                "client_id": self.client_id,
+                "redirect_uri": back,
+                "scope": self.scope,
+                "state": state,
+            }
+            | _challenge(verifier)
+            | more
+        )
+        url = self.url("authorization_endpoint")
+        return f"{url}{'&' if urlsplit(url).query else '?'}{query}"
+
+    def has_sent(self, answer: Mapping[str, str]) -> bool:
+        """Whether this issuer has sent an answer of the code flow (RFC 9207)."""
+        return not self.names_itself or answer.get("iss") == self.issuer
 
     def ask(self, name: str, **form: str) -> dict[str, Any]:
         """Post a form to an endpoint.
@@ -147,7 +183,7 @@ class LoginProvider:
             LoginError: The answer is something else.
         """
         form["client_id"] = self.client_id
-        return fetch(self.endpoint(name), form, tls=self.tls)
+        return fetch(self.url(f"{name}_endpoint"), form, tls=self.tls)
 
     def tokens(self, **form: str) -> Tokens:
         """Request tokens for a grant.
@@ -164,8 +200,17 @@ class LoginProvider:
         return Tokens(
             access=str(access),
             refresh=str(refresh) if _is_token(refresh) else None,
-            lasts=_duration(given.get("expires_in")),
+            lasts=_seconds(given.get("expires_in"), _LONGEST),
         )
+
+
+def _challenge(verifier: str) -> dict[str, str]:
+    """The parameters of PKCE (RFC 7636) for a secret that comes with the exchange."""
+    digest = hashlib.sha256(verifier.encode()).digest()
+    return {
+        "code_challenge": urlsafe_b64encode(digest).rstrip(b"=").decode(),
+        "code_challenge_method": "S256",
+    }
 
 
 def fetch(
@@ -182,15 +227,16 @@ def fetch(
         LoginError: The answer is no JSON object, or too long.
     """
     is_local = is_loopback(urlsplit(url).hostname or "")
+    method = "GET" if form is None else "POST"
     try:
         with (
             httpx.Client(
                 verify=True if tls is None else tls,
-                timeout=_TIMEOUT,
+                timeout=_TIMEOUTS[method],
                 trust_env=not is_local,
                 headers={"Accept": "application/json", "Accept-Encoding": "identity"},
             ) as client,
-            client.stream("GET" if form is None else "POST", url, data=form) as answer,
+            client.stream(method, url, data=form) as answer,
         ):
             body = _read(answer)
     except (httpx.HTTPError, httpx.InvalidURL) as error:
@@ -238,9 +284,10 @@ def _is_token(value: object) -> bool:
     )
 
 
-def _duration(value: object) -> timedelta | None:
-    if isinstance(value, int | float) and 0 <= value <= timedelta.max.total_seconds():
-        return timedelta(seconds=min(value, 10**9))
+def _seconds(value: object, most: timedelta) -> timedelta | None:
+    """A number of seconds; None: it is no number, or a greater one."""
+    if isinstance(value, int | float) and 0 <= value <= most.total_seconds():
+        return timedelta(seconds=value)
     return None
 
 
@@ -392,21 +439,8 @@ def code_login(
         LoginError: The login was refused, or took too long.
     """
     verifier, state = secrets.token_urlsafe(64), secrets.token_urlsafe(32)
-    digest = hashlib.sha256(verifier.encode()).digest()
-    with _Callback(state, provider.issuer if provider.names_itself else None) as back:
-        query = urlencode(
-            {
-                "response_type": "code",
-                "client_id": provider.client_id,
-                "redirect_uri": back.url,
-                "scope": provider.scope,
-                "state": state,
-                "code_challenge": urlsafe_b64encode(digest).rstrip(b"=").decode(),
-                "code_challenge_method": "S256",
-            }
-        )
-        url = provider.endpoint("authorization")
-        show(f"{url}{'&' if urlsplit(url).query else '?'}{query}")
+    with _Callback(provider, state) as back:
+        show(provider.authorization_url(back.url, state=state, verifier=verifier))
         code = back.code(clock, clock.elapsed() + _CODE_LASTS)
         return provider.tokens(
             grant_type="authorization_code",
@@ -420,15 +454,15 @@ class _Callback(ThreadingHTTPServer):
     """The local server of the redirect; it takes one answer, with the right state.
 
     Args:
-        state: The state that the answer must have.
-        issuer: The ``iss`` that it must have; None: it need not have any.
+        provider: The issuer that the answer must be of.
+        state: The state that it must have.
     """
 
-    def __init__(self, state: str, issuer: str | None) -> None:
+    def __init__(self, provider: LoginProvider, state: str) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.url = f"http://127.0.0.1:{self.server_address[1]}{_PATH}"
+        self._provider = provider
         self._state = state
-        self._issuer = issuer
         self._came = threading.Condition()
         self._answer: dict[str, str] | None = None
         self._thread = threading.Thread(
@@ -461,7 +495,7 @@ class _Callback(ThreadingHTTPServer):
             state.encode(), self._state.encode()
         ):
             return False
-        if self._issuer is not None and given.get("iss") != self._issuer:
+        if not self._provider.has_sent(given):
             return False
         with self._came:
             self._answer = self._answer or given
@@ -532,6 +566,8 @@ def device_login(
 ) -> Tokens:
     """Log in by a browser on any device (RFC 8628).
 
+    With PKCE: Keycloak demands it of each flow if it demands it of a client.
+
     Args:
         provider: The issuer and the client.
         show: Shows the code and the URL; must return at once.
@@ -540,16 +576,22 @@ def device_login(
     Raises:
         LoginError: The login was refused, or took too long.
     """
-    given = provider.ask("device_authorization", scope=provider.scope)
+    verifier = secrets.token_urlsafe(64)
+    given = provider.ask(
+        "device_authorization", scope=provider.scope, **_challenge(verifier)
+    )
     shown = _shown(provider, given)
-    interval = max(_seconds(given.get("interval"), _INTERVAL), timedelta(seconds=1))
+    interval = _seconds(given.get("interval"), _DEVICE_CODE_LASTS) or _INTERVAL
+    interval = max(interval, timedelta(seconds=1))
     until = clock.elapsed() + shown.lasts
     show(shown)
     while clock.elapsed() + interval < until:
         _wait(clock, clock.elapsed() + interval)
         try:
             return provider.tokens(
-                grant_type=_GRANT, device_code=str(given["device_code"])
+                grant_type=_GRANT,
+                device_code=str(given["device_code"]),
+                code_verifier=verifier,
             )
         except ProviderAwayError:
             interval *= 2
@@ -570,17 +612,9 @@ def _shown(provider: LoginProvider, given: Mapping[str, Any]) -> DeviceCode:
         code=code,
         url=plain(url),
         complete_url=plain(complete) if is_safe_url(complete) else None,
-        lasts=_seconds(given.get("expires_in"), _DEVICE_CODE_LASTS),
+        lasts=_seconds(given.get("expires_in"), _DEVICE_CODE_LASTS)
+        or _DEVICE_CODE_LASTS,
     )
-
-
-def _seconds(value: object, default: timedelta) -> timedelta:
-    if (
-        isinstance(value, int | float)
-        and 0 < value <= _DEVICE_CODE_LASTS.total_seconds()
-    ):
-        return timedelta(seconds=value)
-    return default
 
 
 def _wait(clock: Clock, until: timedelta) -> None:

@@ -22,9 +22,11 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
+from go_scheduler.checks import KEY_LIMIT, parse_id
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.formatting import shown
 from go_scheduler.http.problems import invalid
+from go_scheduler.models import TaskDefinition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -53,6 +55,12 @@ def _read_seconds(value: object) -> timedelta:
         raise PydanticCustomError(
             "seconds", "it is no number of seconds within 100 years"
         ) from None
+
+
+def _read_definition(value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    return parse_id(value) or TaskDefinition.id_for(value)
 
 
 def _write_seconds(value: timedelta) -> float:
@@ -96,6 +104,16 @@ Instant = Annotated[
 
 Id = Annotated[UUID, Strict(False)]
 """An id, as a text."""
+
+DefinitionId = Annotated[
+    UUID, BeforeValidator(_read_definition), WithJsonSchema({"type": "string"})
+]
+"""The id of a definition, by its id or by its key."""
+
+Key = Annotated[
+    str, WithJsonSchema({"type": "string", "minLength": 1, "maxLength": KEY_LIMIT})
+]
+"""The key of a definition, which the core validates."""
 
 Name = Annotated[
     str, WithJsonSchema({"type": "string", "minLength": 1, "maxLength": 200})

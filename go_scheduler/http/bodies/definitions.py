@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 from typing import Annotated, Any, Literal, Self
-from uuid import UUID, uuid4
+from uuid import UUID
 
 from pydantic import ConfigDict, Discriminator, Field, Strict, Tag
 from pydantic.config import JsonDict
@@ -16,6 +16,7 @@ from go_scheduler.http.bodies.body import (
     Body,
     Id,
     Instant,
+    Key,
     Name,
     Object,
     PageQuery,
@@ -360,7 +361,8 @@ HeartbeatTimeout = Annotated[
 ]
 Retry = Annotated[RetryBody | None, Field(description="null: the server's default.")]
 JitterSpan = Annotated[
-    Seconds | None, Field(description="The longest random delay of a run.")
+    Seconds | None,
+    Field(description="The longest random delay of a run; null: the server's default."),
 ]
 Lock = Annotated[
     Name | None,
@@ -389,7 +391,8 @@ _EXAMPLE: JsonDict = {
     "retry": {"max_attempts": 5, "delay": 10, "factor": 2},
 }
 _ANSWER: JsonDict = {
-    "id": "7f2c6a52-0f5c-4b0e-9d5e-0f3c7c1b8e11",
+    "id": "dc6a1d2d-3a83-5549-b42c-0725da1b4e29",
+    "key": "nightly report",
     "name": "report",
     "queue": "default",
     "priority": 1,
@@ -429,7 +432,12 @@ class DefinitionBody(Body):
     model_config = ConfigDict(json_schema_extra={"examples": [_EXAMPLE]})
 
     trigger: TriggerBody
-    id: Id | None = Field(None, description="null: the server makes one up.")
+    id: Id | None = Field(
+        None, description="null: it is made of the key, or else by the server."
+    )
+    key: Key | None = Field(
+        None, description="What its author calls it; no other definition has it."
+    )
     name: Name | None = Field(
         None, description="The name of the handler, or the type for workers."
     )
@@ -479,13 +487,11 @@ class DefinitionBody(Body):
         Raises:
             Problem: 422, with the wrong field.
         """
-        id = id or self.id
         given = {name: getattr(self, name) for name in DefinitionBody.model_fields}
         del given["owner"]
         given |= {
             "trigger": trigger_of(self.trigger, now),
-            "id": id or uuid4(),
-            "named": id is not None,
+            "id": id or self.id,
             "retry": if_given(self.retry, lambda it: it.policy("retry")),
             "catch_up": if_given(self.catch_up, lambda it: it.policy("catch_up")),
             "revision": revision,
@@ -516,6 +522,7 @@ class DefinitionAnswer(Answer):
     model_config = ConfigDict(json_schema_extra={"examples": [_ANSWER]})
 
     id: UUID
+    key: str | None
     name: str | None
     queue: str
     priority: int

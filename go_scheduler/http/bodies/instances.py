@@ -15,7 +15,7 @@ from go_scheduler.handlers.job_types import unmarked
 from go_scheduler.http.bodies.body import (
     Answer,
     Body,
-    Id,
+    DefinitionId,
     Instant,
     Name,
     Object,
@@ -111,7 +111,8 @@ class StatsAnswer(Answer):
 
 _ANSWER: JsonDict = {
     "id": "36befd6f-c19e-4d9e-8ed3-f48f14fabf2c",
-    "definition_id": "7f2c6a52-0f5c-4b0e-9d5e-0f3c7c1b8e11",
+    "definition_id": "dc6a1d2d-3a83-5549-b42c-0725da1b4e29",
+    "definition_key": "nightly report",
     "name": "report",
     "queue": "default",
     "state": "completed",
@@ -160,6 +161,7 @@ class InstanceAnswer(Answer):
 
     id: UUID
     definition_id: UUID
+    definition_key: str | None
     name: str | None
     queue: str
     state: State
@@ -205,6 +207,7 @@ class InstanceAnswer(Answer):
             cls,
             instance,
             definition_id=definition.id,
+            definition_key=definition.key,
             name=definition.name,
             queue=definition.queue,
             max_attempts=if_given(definition.retry, lambda it: it.max_attempts),
@@ -247,7 +250,7 @@ class RunsAnswer(Answer):
 class InstancesQuery(PageQuery):
     """The filter of a list of instances."""
 
-    definition_id: Id | None = None
+    definition_id: DefinitionId | None = None
     name: Name | None = None
     key: Name | None = None
     state: State | None = None
@@ -378,7 +381,9 @@ class WhyQuery(Query):
 class WhyOfQuery(WhyQuery):
     """The definition or instance that is asked about, and the instant."""
 
-    definition_id: Id = Field(description="The id of a definition or of an instance.")
+    definition_id: DefinitionId = Field(
+        description="The id or key of a definition, or the id of an instance."
+    )
 
 
 class AuditQuery(Query):

@@ -372,6 +372,7 @@ class SchedulerSection(Section):
     timeout: Duration | None = None
     retry: RetrySection = RetrySection()
     catch_up: CatchUpSection = CatchUpSection()
+    jitter: Duration | None = None
     lease: Duration = 20 * _SECOND
     retention: Duration = timedelta(days=1)
     retention_failed: Duration | None = None

@@ -160,6 +160,7 @@ def _own(
         own = replace(
             base,
             id=id,
+            key=None,
             trigger=OnDemandTrigger(lasting=False),
             **({"metadata": {}} | settings),
         )

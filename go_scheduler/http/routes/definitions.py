@@ -7,12 +7,16 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, Any
+from urllib.parse import quote, unquote
 from uuid import UUID, uuid4
 
 from fastapi import APIRouter, Body, Header, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
 from pydantic import ValidationError
+from starlette.routing import Match
 
+from go_scheduler.checks import parse_id
 from go_scheduler.client.awaitable import on_thread
 from go_scheduler.errors import (
     ConfigurationError,
@@ -27,7 +31,13 @@ from go_scheduler.http.access.authentication import (
     RunWriter,
 )
 from go_scheduler.http.access.caller import Caller
-from go_scheduler.http.bodies.body import PageOf, if_given, of_field, read_object
+from go_scheduler.http.bodies.body import (
+    DefinitionId,
+    PageOf,
+    if_given,
+    of_field,
+    read_object,
+)
 from go_scheduler.http.bodies.definitions import (
     DefinitionAnswer,
     DefinitionBody,
@@ -65,6 +75,8 @@ from go_scheduler.models import TaskDefinition
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
+
+    from starlette.types import Scope
 
     from go_scheduler.http.context import Context
 
@@ -271,7 +283,23 @@ def _check_is_no_type_here(here: Context, definition: TaskDefinition) -> None:
             )
 
 
-router = APIRouter(prefix="/v1/definitions", tags=["definitions"])
+class _Route(APIRoute):
+    """Matches a path as it was sent: a key may have slashes, written as ``%2F``."""
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        """Whether a request is for this route, and the parameters of its path."""
+        sent: bytes = scope.get("raw_path") or b""
+        if b"%" not in sent:
+            return super().matches(scope)
+        root = quote(scope.get("root_path", ""))
+        as_sent = {**scope, "path": sent.decode("latin-1"), "root_path": root}
+        match, found = super().matches(as_sent)
+        if "id" in (given := found.get("path_params", {})):
+            given["id"] = unquote(given["id"])
+        return match, found
+
+
+router = APIRouter(prefix="/v1/definitions", tags=["definitions"], route_class=_Route)
 
 _PATCH = {"queue": "slow", "retry": {"max_attempts": 3}, "lock": None}
 
@@ -290,10 +318,10 @@ async def create_definition(
     already, the answer is 200, so the request may be repeated.
     """
     now = here.clock.now()
-    if body.id is not None and is_restricted(caller):
-        # The caller must not learn whether somebody else has the id.
-        await stored_definition(here, caller, body.id)
     definition = await on_thread(body.definition, now, revision=0)
+    if definition.named and is_restricted(caller):
+        # The caller must not learn whether somebody else has the id.
+        await stored_definition(here, caller, definition.id)
     try:
         made = await put(here, caller, definition, owner=body.owner, stored=None)
     except ConflictError:
@@ -307,7 +335,7 @@ async def create_definition(
 
 @router.put("/{id}", responses={201: {"model": PutAnswer}})
 async def put_definition(
-    id: UUID,
+    id: DefinitionId,
     body: DefinitionPut,
     here: Here,
     caller: JobWriter,
@@ -316,7 +344,7 @@ async def put_definition(
     if_match: IfMatch = None,
     if_none_match: IfNoneMatch = None,
 ) -> PutAnswer:
-    """Create a definition, or replace the one with this id.
+    """Create a definition, or replace the one with this id or key.
 
     The answer of a read may be changed and sent back. Its `revision`, if it has one,
     must be the stored one, as with `If-Match`. If the definition exists, its `paused`
@@ -324,6 +352,9 @@ async def put_definition(
     """
     if body.id not in (None, id):
         raise invalid("id", "it must be that of the path, or be left out")
+    path = request.path_params["id"]
+    if body.key is None and parse_id(path) is None:
+        body = body.model_copy(update={"key": path})
     now, is_new = here.clock.now(), is_to_be_new(if_none_match)
     is_there = False
 
@@ -351,7 +382,7 @@ async def put_definition(
 
 @router.patch("/{id}")
 async def change_definition(
-    id: UUID,
+    id: DefinitionId,
     patch: Annotated[
         dict[str, Any],
         Body(media_type="application/merge-patch+json", examples=[_PATCH]),
@@ -402,14 +433,16 @@ async def list_definitions(
 
 @router.get("/{id}")
 async def get_definition(
-    id: UUID, here: Here, caller: JobReader, response: Response
+    id: DefinitionId, here: Here, caller: JobReader, response: Response
 ) -> DefinitionAnswer:
     """Read a definition."""
     return _one(await seen_definition(here, caller, id), response)
 
 
 @router.delete("/{id}")
-async def delete_definition(id: UUID, here: Here, caller: JobWriter) -> DeleteAnswer:
+async def delete_definition(
+    id: DefinitionId, here: Here, caller: JobWriter
+) -> DeleteAnswer:
     """Delete a definition, and its instances that have not started."""
     await check_sees(here, caller, id)
     deleted = await here.client.adelete_definition(id)
@@ -420,7 +453,7 @@ async def delete_definition(id: UUID, here: Here, caller: JobWriter) -> DeleteAn
 
 @router.post("/{id}/pause")
 async def pause(
-    id: UUID,
+    id: DefinitionId,
     here: Here,
     caller: JobPauser,
     response: Response,
@@ -435,7 +468,7 @@ async def pause(
 
 @router.post("/{id}/resume")
 async def resume(
-    id: UUID, here: Here, caller: JobPauser, response: Response
+    id: DefinitionId, here: Here, caller: JobPauser, response: Response
 ) -> DefinitionAnswer:
     """End the pause of a definition."""
     await check_sees(here, caller, id)
@@ -444,7 +477,7 @@ async def resume(
 
 @router.post("/{id}/run", status_code=201, responses={200: {"model": InstanceAnswer}})
 async def run_now(
-    id: UUID,
+    id: DefinitionId,
     here: Here,
     caller: RunWriter,
     request: Request,
@@ -470,7 +503,7 @@ async def run_now(
 
 @router.post("/{id}/backfill")
 async def backfill(
-    id: UUID, body: BackfillBody, here: Here, caller: RunWriter
+    id: DefinitionId, body: BackfillBody, here: Here, caller: RunWriter
 ) -> BackfillAnswer:
     """Run the fire times of a past period that have no instance."""
     await check_sees(here, caller, id)
@@ -483,7 +516,10 @@ async def backfill(
 
 @router.get("/{id}/preview")
 async def preview_definition(
-    id: UUID, asked: Annotated[PreviewQuery, Query()], here: Here, caller: JobReader
+    id: DefinitionId,
+    asked: Annotated[PreviewQuery, Query()],
+    here: Here,
+    caller: JobReader,
 ) -> PreviewAnswer:
     """The next fire times of a definition's trigger."""
     definition = await seen_definition(here, caller, id)
@@ -493,7 +529,7 @@ async def preview_definition(
 
 @router.get("/{id}/why")
 async def why_definition(
-    id: UUID, asked: Annotated[WhyQuery, Query()], here: Here, caller: RunReader
+    id: DefinitionId, asked: Annotated[WhyQuery, Query()], here: Here, caller: RunReader
 ) -> WhyAnswer:
     """What happened or will happen to a definition at an instant, and the reason."""
     await check_sees(here, caller, id)
@@ -502,7 +538,10 @@ async def why_definition(
 
 @router.get("/{id}/audit")
 async def audit_definition(
-    id: UUID, asked: Annotated[AuditQuery, Query()], here: Here, caller: RunReader
+    id: DefinitionId,
+    asked: Annotated[AuditQuery, Query()],
+    here: Here,
+    caller: RunReader,
 ) -> AuditAnswer:
     """What became of every fire time of a definition in a past period.
 

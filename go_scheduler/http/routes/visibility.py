@@ -1,4 +1,4 @@
-"""Hides definitions, instances and nodes that a caller may not see."""
+"""Reads for a caller; what ``Caller.sees`` does not allow is answered as not found."""
 
 from __future__ import annotations
 

@@ -129,6 +129,11 @@ class HeartbeatBody(Body):
     """A heartbeat."""
 
     token: str = _TOKEN
+    progress: Any = Field(
+        None,
+        description="How far the run has come: any JSON of at most 64 KiB, which the"
+        " instance shows; null: as it was.",
+    )
 
 
 class ReleaseBody(Body):
@@ -341,7 +346,11 @@ async def heartbeat(
     instance_id: UUID, body: HeartbeatBody, caller: Worker, work: Handing
 ) -> GoOnAnswer:
     """Renew the lease of a run; the answer says whether the run goes on."""
-    return _told(await work.heartbeat(instance_id, body.token, caller))
+    with of_field("progress"):
+        answer = await work.heartbeat(
+            instance_id, body.token, caller, progress=body.progress
+        )
+    return _told(answer)
 
 
 @router.post("/{instance_id}/extend")

@@ -1,4 +1,7 @@
-"""The long poll: which workers wait for which queues, and what they report."""
+"""The long poll: hands runs to waiting workers, keeps their leases, takes their ends.
+
+A worker shows for its run the token that is signed here.
+"""
 
 from __future__ import annotations
 
@@ -29,6 +32,7 @@ from go_scheduler.running.remote_runs import (
     HandedOut,
     Success,
     lets_others_run,
+    progress_text,
     result_text,
 )
 from go_scheduler.settings import checked_queues
@@ -66,7 +70,7 @@ class Signed(NamedTuple):
     queue: str
 
 
-class Tokens:
+class RunTokens:
     """Makes tokens, and reads those that were made with the same key.
 
     A token holds for one attempt of one instance, and for the caller it was made for.
@@ -133,9 +137,9 @@ class Signing:
     def __init__(self, scheduler: Scheduler, threads: Executor) -> None:
         self._scheduler = scheduler
         self._threads = threads
-        self._tokens: Tokens | None = None
+        self._tokens: RunTokens | None = None
 
-    async def tokens(self) -> Tokens:
+    async def tokens(self) -> RunTokens:
         """What makes tokens.
 
         Raises:
@@ -158,9 +162,11 @@ class Signing:
         caller.check_work(signed.queue)
         return Claim(instance_id=instance_id, attempt=signed.attempt)
 
-    def _read_key(self) -> Tokens:
+    def _read_key(self) -> RunTokens:
         store = self._scheduler._ready()
-        return Tokens(bytes.fromhex(store.keep_setting(SETTING, secrets.token_hex(32))))
+        return RunTokens(
+            bytes.fromhex(store.keep_setting(SETTING, secrets.token_hex(32)))
+        )
 
 
 def lost() -> Problem:
@@ -742,28 +748,44 @@ class LongPoll:
         return [self._work(each, tokens, caller) for each in found]
 
     async def heartbeat(
-        self, instance_id: UUID, token: str, caller: Caller
+        self, instance_id: UUID, token: str, caller: Caller, *, progress: object = None
     ) -> Extension:
         """Keep a run for another lease; see ``extend``."""
-        return await self.extend(instance_id, token, caller, by=self._lease)
+        return await self.extend(
+            instance_id, token, caller, by=self._lease, progress=progress
+        )
 
     async def extend(
-        self, instance_id: UUID, token: str, caller: Caller, *, by: timedelta
+        self,
+        instance_id: UUID,
+        token: str,
+        caller: Caller,
+        *,
+        by: timedelta,
+        progress: object = None,
     ) -> Extension:
         """Keep a run for so long from now, unless it is kept for longer already.
+
+        Args:
+            instance_id: The instance.
+            token: The token of its run.
+            caller: Who asks.
+            by: How long.
+            progress: How far it has come, a JSON value; None: as it was.
 
         Returns:
             Whether it is to go on, or to stop as somebody has cancelled it.
 
         Raises:
+            ConfigurationError: The progress is too long, or no store can keep it.
             Problem: 403, the token is not theirs; 409, the run is lost.
             StoreError: The store is away.
         """
         claim = await self._signing.claim(instance_id, token, caller)
-        instance = self._handed_out.get(claim)
+        known, told = self._handed_out.get(claim), progress_text(progress)
         # By then its next heartbeat has come, and hears that it has timed out.
         grace = self._lease / 3 + GRACE
-        run = Extending(claim=claim, by=by, instance=instance, grace=grace)
+        run = Extending(claim=claim, by=by, instance=known, grace=grace, progress=told)
         answer = await self._reported.extend(run)
         if answer is Extension.LOST:
             raise lost()
@@ -900,7 +922,7 @@ class LongPoll:
             detail = "it hands out no more work: ask again in a moment"
             raise Problem(503, "stopping", title, detail, headers=RETRY_AFTER)
 
-    def _work(self, instance: TaskInstance, tokens: Tokens, caller: Caller) -> Work:
+    def _work(self, instance: TaskInstance, tokens: RunTokens, caller: Caller) -> Work:
         self._handed_out.add(instance)
         signed = Signed(instance.attempt, instance.definition.queue)
         token = tokens.make(instance.id, caller.subject, signed)

@@ -62,7 +62,7 @@ class Calls:
         self._events = state.events.teller("running")
         # Bound once: each run that is called keeps it.
         self._complete_in = writer.complete_in
-        self._count = state.tally.begun
+        self._count = state.metrics.begun
         self._instrument = state.events.instrument
         if self._instrument is not None and not self._instrument.surrounds:
             self._instrument = None

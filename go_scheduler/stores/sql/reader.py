@@ -22,6 +22,7 @@ from go_scheduler.stores.sql.rows import (
     read_contents,
     read_definition,
     read_instance,
+    without_key,
 )
 from go_scheduler.stores.sql.tables import contents, definitions
 from go_scheduler.triggers.base import is_own
@@ -151,7 +152,8 @@ class Reader:
         """Keep what has just been committed, so that it need not be fetched."""
         revision = new.revision or 0
         if is_own(new.trigger):
-            known = Contents(row.name, new.metadata, new.trigger, row.policies)
+            policies = without_key(row.policies)
+            known = Contents(row.name, new.metadata, new.trigger, *policies)
             self._contents.keep(key, revision, known, row)
         else:
             self._contents.put(key, revision, row)

@@ -34,7 +34,8 @@ from go_scheduler.json import (
     to_text,
 )
 from go_scheduler.models import Outcome, Pause, Skipped, TaskDefinition, TaskInstance
-from go_scheduler.models.values import trusted
+from go_scheduler.models.definition import POLICIES
+from go_scheduler.models.values import copier, trusted
 from go_scheduler.policies import CatchUp, Overlap, RetryPolicy
 from go_scheduler.stores.messages import Announcement, NodeContact
 from go_scheduler.stores.rules import overlap_of, silence_of, slot_of
@@ -234,14 +235,27 @@ class Value(TypeDecorator[Any]):
 
 
 def write_policies(definition: TaskDefinition) -> str:
-    """Those that are not the default, as ``load_policies`` reads them."""
+    """The key, and what is not the default, as ``read_contents`` reads them."""
     values = _policies_of(definition)
-    if values == _DEFAULTS:
+    key = definition.key
+    if values == _DEFAULTS and key is None:
         return "{}"
     policies = zip(_READERS, values, _DEFAULTS, strict=True)
-    return to_text(
-        {name: _dump(value) for name, value, default in policies if value != default}
-    )
+    given = {
+        name: _dump(value) for name, value, default in policies if value != default
+    }
+    return to_text(given if key is None else {**given, "key": key})
+
+
+def without_key(policies: str) -> tuple[str, str | None]:
+    """The policies that many definitions have in common, and the key of this one."""
+    if '"key"' not in policies:
+        return policies, None
+    given = json.loads(policies)
+    key = given.pop("key", None)
+    if key is not None:
+        check_type("key", key, str)
+    return to_text(given), key
 
 
 # Most definitions have those of others, or none.
@@ -297,22 +311,28 @@ def _read_pause(stored: Any) -> Pause:
 
 
 _POLICIES = (RetryPolicy, CatchUp)
-_READERS: Mapping[str, Callable[[Any], object]] = {
-    "retry": _reader(RetryPolicy),
-    "catch_up": _reader(CatchUp),
-    "timeout": from_microseconds,
-    "start_timeout": from_microseconds,
-    "heartbeat_timeout": from_microseconds,
-    "jitter": from_microseconds,
-    "overlap": Overlap,
-    "lock": str,
-    "max_per_node": int,
-    "max_queue": int,
-    "when_full": str,
-    "last_pause": _read_pause,
-    "overdue": bool,
-    "trace_context": str,
-}
+_HINTS = get_type_hints(TaskDefinition)
+
+
+def _reader_of(name: str) -> Callable[[Any], object]:
+    """What reads the field of this name."""
+    hint = _HINTS[name]
+    kind = next(each for each in (*get_args(hint), hint) if each is not type(None))
+    if kind in _POLICIES:
+        return _reader(kind)
+    if isinstance(kind, str):
+        # One of several texts.
+        return str
+    special: Mapping[type, Callable[[Any], object]] = {
+        timedelta: from_microseconds,
+        Pause: _read_pause,
+    }
+    return special.get(kind, kind)
+
+
+# What says how long a run may take has a column.
+_KEPT = (*POLICIES[1:], "last_pause", "overdue", "trace_context")
+_READERS = {name: _reader_of(name) for name in _KEPT}
 _policies_of = attrgetter(*_READERS)
 _FIELDS = {each.name: each for each in fields(TaskDefinition)}
 _DEFAULTS = tuple(_FIELDS[each].default for each in _READERS)
@@ -343,7 +363,14 @@ NO_ID = UUID(int=0)
 """Stands for an id that cannot be read."""
 
 _ANY_TRIGGER = UnknownTrigger("", None, "")
-_definition: Callable[..., TaskDefinition] = trusted(TaskDefinition)
+
+
+# What definitions that are alike have each for itself.
+_with_its_own: Callable[..., TaskDefinition] = copier(
+    TaskDefinition,
+    *("trigger", "id", "key", "metadata", "named", "next_fire_time", "paused", "note"),
+    *("paused_at", "completed_at", "revision", "_revision_of"),
+)
 
 
 class DefinitionRow(NamedTuple):
@@ -371,6 +398,7 @@ class Contents(NamedTuple):
     metadata: Mapping[str, JSON]
     trigger: Trigger
     policies: str
+    key: str | None = None
 
 
 class ContentsRow(NamedTuple):
@@ -420,9 +448,10 @@ def read_contents(row: ContentsRow | Row[Any] | None) -> Contents:
     try:
         state = read_value(row.trigger_state)
         metadata = read_object(row.metadata)
-        load_policies(row.policies)
+        policies, key = without_key(row.policies)
+        load_policies(policies)
         trigger = load_trigger(row.trigger_kind, state)
-        return Contents(row.name, metadata, trigger, row.policies)
+        return Contents(row.name, metadata, trigger, policies, key)
     # A row that was written by other means than this package may hold anything.
     except Exception as error:
         return _unreadable(str(row.trigger_kind), state, str(error), name=row.name)
@@ -451,30 +480,17 @@ def read_definition(
         )
     except Exception as error:
         return _stand_in(row, contents, error)
-    named = like.name, like.queue, like.priority
-    limits = like.expire_after, like.timeout, like.start_timeout, like.heartbeat_timeout
-    few = like.max_per_node, like.max_queue, like.when_full
-    return _definition(
+    return _with_its_own(
+        like,
         contents.trigger,
         row.id,
-        *named,
+        contents.key,
         contents.metadata,
-        *limits,
-        like.retry,
-        like.catch_up,
-        like.jitter,
-        like.overlap,
-        like.lock,
-        *few,
         bool(row.named),
-        like.owner,
         row.next_fire_time,
         bool(row.paused),
         _note(row.note),
         row.paused_at,
-        like.last_pause,
-        like.overdue,
-        like.trace_context,
         row.completed_at,
         row.revision,
         row.id,

@@ -534,7 +534,11 @@ class SQLRuns(InstanceStore):
         return Answer(done=readable_claims(started), busy=busy)
 
     def renew_claims(self, renewals: Sequence[Renewal]) -> Answer[Mapping[UUID, bool]]:
-        """Let claims hold for their ``lease`` from the store's time on."""
+        """Let claims hold for their ``lease`` from the store's time on.
+
+        A run on a bus is that of the first worker to accept it: for another, it is
+        lost.
+        """
         if not renewals:
             return Answer(done={})
         batch = [

@@ -99,7 +99,7 @@ definitions = Table(
     # The set that it was declared in.
     Column("owner", Text),
     Column("created_at", Time, nullable=False),
-    # Not yet, for keys: the key that users give it, which they know it by.
+    # Unused: the key that users give it is among its policies, and makes its id.
     Column("label", Text),
     # Not yet, for limits: the row of task_limits by which its runs are counted.
     Column("limit_name", Text),

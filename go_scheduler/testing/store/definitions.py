@@ -120,6 +120,19 @@ class PutTests(StoreTests):
                 assert kept_by_store(each) == (START, False, None, None, 1)
         assert rig.store.put_definitions([]).definitions == []
 
+    def test_a_key_is_kept_until_another_put_has_none(self, rig: Rig) -> None:
+        new = definition(key="ä", lock="a")
+        assert [each.definition for each in rig.fired(new, START)] == [new]
+        edits: Sequence[Mapping[str, Any]] = ({"name": "b"}, {"jitter": MINUTE})
+        for edit in edits:
+            new = replace(new, **edit)
+            assert rig.put(new) == rig.read(new) == new
+        rig.pause(new)
+        rig.resume(new)
+        assert rig.read(new) == new
+        new = replace(new, key=None)
+        assert rig.put(new) == rig.read(new) == new
+
     @pytest.mark.parametrize("exists", [False, True])
     def test_a_repeated_id_is_refused_with_all(self, rig: Rig, *, exists: bool) -> None:
         other, one = definition(), definition(name="old")

@@ -12,9 +12,10 @@ import pytest
 
 from go_scheduler.clock import ZERO
 from go_scheduler.dispatch import DispatchWorker, Run, Topics, open_bus
-from go_scheduler.dispatch.worker import Life, Settings
+from go_scheduler.dispatch.worker import BusTransport
 from go_scheduler.errors import BusUnavailableError
 from go_scheduler.testing import ManualClock
+from go_scheduler.working.worker import Loop
 from tests.dispatch.direct_bus import DirectBus
 from tests.dispatch.working.bench import WHAT, Bench, Held
 from tests.dispatch.working.shaky import ClumsyBus, ShakyBus
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 NAME = "a worker"
+LOG = logging.getLogger("go_scheduler.dispatch.worker")
 
 
 @pytest.fixture
@@ -32,22 +34,28 @@ def bus(one: Bench) -> ShakyBus:
 
 
 class Living:
-    """A life of a worker whose handler is held, and its end."""
+    """One start of a worker whose handler is held, and its end."""
 
-    def __init__(self, one: Bench, bus: ShakyBus, **more: Any) -> None:
+    def __init__(
+        self,
+        one: Bench,
+        bus: ShakyBus,
+        *,
+        grace: timedelta = timedelta(minutes=1),
+        **more: Any,
+    ) -> None:
         self.one, self.bus, self.held = one, bus, Held()
         given: dict[str, Any] = {"max_workers": 2, "limits": {}, **more}
-        self.life = Life(
-            Settings(
-                bus=bus,
-                handler=self.held,
-                topics=one.topics,
-                served={one.topics.runs("default"): None},
-                name=NAME,
-                **given,
-            )
+        transport = BusTransport(
+            bus=bus,
+            handler=self.held,
+            topics=one.topics,
+            served={one.topics.runs("default"): None},
+            name=NAME,
+            **given,
         )
-        self.life.start()
+        self.loop = Loop(transport, self.held, log=LOG, grace=grace)
+        self.loop.start()
 
     def begin_unaccepted(self) -> Run:
         """A run of which the bus does not take that it was accepted."""
@@ -66,13 +74,13 @@ class Living:
     def settle(self) -> None:
         """Wait until its event loop has done what it was told before."""
         done = threading.Event()
-        self.life._loop.call_soon_threadsafe(done.set)
+        self.loop._loop.call_soon_threadsafe(done.set)
         assert done.wait(FAILED_AFTER)
 
     def end(self) -> None:
-        self.life.request_stop()
-        assert self.life.join(FAILED_AFTER)
-        assert self.life.error is None
+        self.loop.request_stop()
+        assert self.loop.join(FAILED_AFTER)
+        assert self.loop.error is None
 
 
 def test_what_came_of_a_run_is_told_once_the_bus_is_back(
@@ -88,8 +96,11 @@ def test_what_came_of_a_run_is_told_once_the_bus_is_back(
             bus.wait_until_refused()
         held.go_on.set()
         assert one.of(run)[-1] == "heartbeat"
+        for _ in range(3):
+            bus.wait_until_refused()
         bus.bring_back()
         assert one.end_of(run).status == "succeeded"
+    assert one.of(run)[-1] == "succeeded"
     assert caplog.text.count("the bus is away, and statuses wait") == 1
     assert "the bus is back, and statuses are sent again" in caplog.text
 
@@ -103,9 +114,9 @@ def test_a_stop_waits_until_the_bus_has_what_came_of_runs(
     bus.take_away()
     living.held.go_on.set()
     bus.wait_until_refused()
-    living.life.request_stop()
+    living.loop.request_stop()
     living.settle()
-    assert not living.life.is_over
+    assert not living.loop.join(0)
     bus.bring_back()
     living.end()
     assert one.end_of(run).status == "succeeded"
@@ -157,7 +168,7 @@ def test_what_is_cancelled_before_it_begins_is_given_back(
 def test_what_has_not_begun_at_a_stop_is_given_back(one: Bench, bus: ShakyBus) -> None:
     living = Living(one, bus, short_patience=timedelta(seconds=FAILED_AFTER))
     run = living.begin_unaccepted()
-    living.life.request_stop()
+    living.loop.request_stop()
     living.settle()
     # What still comes after a stop is for others.
     other = one.publish()

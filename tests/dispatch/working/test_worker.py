@@ -349,7 +349,7 @@ def test_what_has_timed_out_before_it_executes_is_cancelled_then(wrapped: bool) 
     called = (lambda work: handler(work)) if wrapped else handler
     calling = Calling(called, logging.getLogger(__name__))
     run = Run(**WHAT, instance_id=uuid4())
-    taken = Taken(run, "topic", lambda taken, progress: None)
+    taken = Taken(run, "topic", lambda *_: None)
     calling.end(taken)
     assert not taken.was_ended
     ending = asyncio.run(calling.call(taken))

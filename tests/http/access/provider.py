@@ -15,7 +15,7 @@ from authlib.oauth2.rfc6749 import ClientMixin, TokenMixin
 from authlib.oauth2.rfc6749.grants import AuthorizationCodeGrant, RefreshTokenGrant
 from authlib.oauth2.rfc6749.models import AuthorizationCodeMixin
 from authlib.oauth2.rfc7009 import RevocationEndpoint
-from authlib.oauth2.rfc7636 import CodeChallenge
+from authlib.oauth2.rfc7636 import CodeChallenge, create_s256_code_challenge
 from authlib.oauth2.rfc8628 import (
     DeviceAuthorizationEndpoint,
     DeviceCodeGrant,
@@ -128,7 +128,9 @@ class Provider:
 
     claims: dict[str, Any] = field(default_factory=dict)
     codes: dict[str, Code] = field(default_factory=dict)
-    devices: dict[str, DeviceCredentialDict] = field(default_factory=dict)
+    devices: dict[tuple[str, str], DeviceCredentialDict] = field(default_factory=dict)
+    """What was given, by device code and the challenge of PKCE."""
+
     refreshes: dict[str, Refresh] = field(default_factory=dict)
     granted: dict[str, bool] = field(default_factory=dict)
     """Whether the user agrees, by user code."""
@@ -360,7 +362,8 @@ def _register_devices(server: Any, provider: Provider) -> None:
         def save_device_credential(
             self, client_id: str, scope: str, data: dict[str, Any]
         ) -> None:
-            provider.devices[data["device_code"]] = DeviceCredentialDict(
+            key = data["device_code"], request.form["code_challenge"]
+            provider.devices[key] = DeviceCredentialDict(
                 data, client_id=client_id, scope=scope
             )
 
@@ -368,7 +371,8 @@ def _register_devices(server: Any, provider: Provider) -> None:
         TOKEN_ENDPOINT_AUTH_METHODS = ("none",)
 
         def query_device_credential(self, device_code: str) -> object:
-            return provider.devices.get(device_code)
+            challenge = create_s256_code_challenge(request.form["code_verifier"])
+            return provider.devices.get((device_code, challenge))
 
         def query_user_grant(self, user_code: str) -> tuple[User, bool] | None:
             granted = provider.granted.get(user_code)

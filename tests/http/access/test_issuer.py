@@ -159,6 +159,18 @@ def test_one_request_waits_for_the_issuer_and_the_others_go_on(keys: Keys) -> No
     asyncio.run(ask())
 
 
+def test_nobody_waits_long_for_an_issuer_that_does_not_answer(
+    keys: Keys, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("go_scheduler.http.access.issuer._IN_ALL", 0.05)
+    keys.oidc.gate.clear()
+    try:
+        assert keys.is_away(keys.kid)
+    finally:
+        keys.oidc.gate.set()
+    assert caplog.messages[0].endswith("cannot be fetched: TimeoutError: ")
+
+
 @pytest.mark.parametrize(
     ("path", "answer"),
     [
@@ -602,4 +614,5 @@ def test_an_issuer_needs_a_certificate_that_is_trusted(
             )
         assert shown == []
         found = LoginProvider.discover(**known, scope="openid", tls=trusted)
-        assert found.ask("device_authorization", scope="openid")["device_code"]
+        form = {"scope": "openid", "code_challenge": "a"}
+        assert found.ask("device_authorization", **form)["device_code"]

@@ -344,6 +344,18 @@ def test_who_sends_heartbeats_is_told_that_a_run_has_timed_out(
     assert kept > timedelta(seconds=timeout + 10)
 
 
+def test_a_heartbeat_says_how_far_a_run_has_come(
+    shared: Server, work: dict[str, Any]
+) -> None:
+    told = shared.tell(work, "heartbeat", progress={"done": 1})
+    assert told.json() == {"answer": "go_on"}
+    refused = shared.tell(work, "heartbeat", progress="x" * 70_000)
+    assert refused.status_code == 422
+    assert refused.json()["errors"][0]["field"] == "progress"
+    assert shared.tell(work, "heartbeat").status_code == 200
+    assert shared.instance(work).progress == {"done": 1}
+
+
 def test_no_more_is_remembered_than_there_is_room_for(
     shared: Server, work: dict[str, Any]
 ) -> None:

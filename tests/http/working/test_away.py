@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from contextlib import aclosing, contextmanager
-from datetime import timedelta
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
@@ -17,10 +17,9 @@ import pytest
 
 from go_scheduler import current_run
 from go_scheduler.errors import ConfigurationError, GoSchedulerError
-from go_scheduler.http import Work, Worker
+from go_scheduler.http import Work, Worker, tell_progress
 from go_scheduler.http.remote_errors import NotAllowedError
-from go_scheduler.http.worker import Given, Life, Reports
-from go_scheduler.http.worker import Server as Asked
+from go_scheduler.http.worker import Given, HTTPTransport
 from go_scheduler.working.worker import Ending, Pauses
 from tests.patience import FAILED_AFTER
 
@@ -165,19 +164,21 @@ def test_what_is_handed_out_as_it_stops_is_given_back(
     server.rest.clear()
     called: list[Work] = []
     with working(server, called.append) as worker:
-        life = worker._life
-        assert isinstance(life, Life)
+        loop = worker._loop
+        assert loop is not None
+        transport = loop._transport
+        assert isinstance(transport, HTTPTransport)
         server.next("work")
 
         async def hand_out() -> None:
-            while not life._server.hands_out:
+            while not transport.server.hands_out:
                 await asyncio.sleep(0.001)
-            life._stopping.set()
+            loop.stopping.set_result(None)
             for _ in range(10):
                 await asyncio.sleep(0)
             server.rest.set()
 
-        asyncio.run_coroutine_threadsafe(hand_out(), life._loop).result(FAILED_AFTER)
+        asyncio.run_coroutine_threadsafe(hand_out(), loop._loop).result(FAILED_AFTER)
         assert server.next("release") == (None, {"token": "its token"})
     assert not called
     assert ("is not given back" in caplog.text) == (status == 404)
@@ -206,9 +207,8 @@ def test_one_that_was_refused_may_start_again(server: Scripted) -> None:
     worker = Worker(server.url, print)
     worker.start()
     server.next("work")
-    life = worker._life
-    assert isinstance(life, Life)
-    life.join(FAILED_AFTER)
+    assert worker._loop is not None
+    worker._loop.join(FAILED_AFTER)
     server.say("work", (200, WORK))
     server.say("complete", (200, DONE))
     worker.start()
@@ -270,6 +270,25 @@ def test_heartbeats_go_on_while_the_server_is_away(server: Scripted) -> None:
         server.next("complete")
 
 
+def test_progress_that_the_server_did_not_hear_is_in_the_next_heartbeat(
+    server: Scripted,
+) -> None:
+    told = threading.Event()
+
+    def handler(_: Work) -> None:
+        tell_progress([1])
+        assert told.wait(FAILED_AFTER)
+
+    server.say("work", (200, {"work": [ITEM | {"lease": 0.3}]}))
+    server.say("heartbeat", (503, PROBLEM), *[(200, {"answer": "go_on"})] * 2)
+    server.say("complete", (200, DONE))
+    with working(server, handler):
+        bodies = [server.next("heartbeat")[1] for _ in range(3)]
+        told.set()
+        server.next("complete")
+    assert [each.get("progress") for each in bodies] == [[1], [1], None]
+
+
 @pytest.mark.parametrize("status", [409, 403])
 def test_a_run_for_which_more_time_is_refused_is_lost(
     server: Scripted, status: int
@@ -305,21 +324,34 @@ def test_more_time_is_not_asked_for_twice(
     assert "gets no more time" in caplog.text
 
 
-def _given() -> Given:
-    return Given(ITEM | {"lease": 0.1}, lambda *_: None)
+def telling(
+    server: Scripted, *endings: Ending, beyond: timedelta = timedelta(minutes=1)
+) -> None:
+    """Report what came of some runs, all at once."""
+
+    async def tell() -> None:
+        transport = HTTPTransport(
+            server.url,
+            queues="default",
+            max_workers=1,
+            token=None,
+            name="a worker",
+            wait=timedelta(0),
+            beyond=beyond,
+        )
+        given = Given(ITEM | {"lease": 0.1}, lambda *_: None)
+        given.began_at = given.ended_at = datetime(2030, 1, 1, tzinfo=UTC)
+        await asyncio.gather(*(transport.report(given, each) for each in endings))
+        await transport.close()
+
+    asyncio.run(tell())
 
 
 def test_what_nobody_takes_is_told_no_longer_at_last(
     server: Scripted, caplog: pytest.LogCaptureFixture
 ) -> None:
     server.say("complete", *[(503, PROBLEM)] * 20)
-
-    async def tell() -> None:
-        async with aclosing(Asked(server.url, None)) as asked:
-            reports = Reports(asked, timedelta(seconds=0.2))
-            await reports.tell(_given(), Ending())
-
-    asyncio.run(tell())
+    telling(server, Ending(), beyond=timedelta(seconds=0.2))
     assert "is not recorded: the server: for a reason" in caplog.text
 
 
@@ -328,13 +360,15 @@ def test_who_cannot_tell_what_came_of_runs_takes_no_more(server: Scripted) -> No
     server.say("work", *[(200, WORK)] * 9)
     worker = Worker(server.url, lambda _: called.release(), max_workers=1)
     worker.start()
-    life = worker._life
-    assert isinstance(life, Life)
+    loop = worker._loop
+    assert loop is not None
+    transport = loop._transport
+    assert isinstance(transport, HTTPTransport)
     for _ in range(2):
         assert called.acquire(timeout=FAILED_AFTER)
 
     async def wait() -> None:
-        while life._called or life._room():
+        while transport.room():
             await asyncio.sleep(0.001)
 
     asyncio.run(asyncio.wait_for(wait(), FAILED_AFTER))
@@ -343,18 +377,10 @@ def test_who_cannot_tell_what_came_of_runs_takes_no_more(server: Scripted) -> No
 
 
 def test_large_results_are_told_apart(server: Scripted) -> None:
-
-    async def tell() -> None:
-        async with aclosing(Asked(server.url, None)) as asked:
-            reports = Reports(asked)
-            result = "x" * 60_000
-            ends = (reports.tell(_given(), Ending(result=result)) for _ in range(7))
-            await asyncio.gather(*ends)
-
     server.answers["complete"] = [
         (200, {"answers": [{"problem": None}] * count}) for count in (4, 3)
     ]
-    asyncio.run(tell())
+    telling(server, *[Ending(result="x" * 60_000)] * 7)
     assert len(server.next("complete")[1]["completed"]) == 4
     assert len(server.next("complete")[1]["completed"]) == 3
 

@@ -24,7 +24,7 @@ from go_scheduler import (
     current_run,
 )
 from go_scheduler.handlers.job_types import MARK
-from go_scheduler.http import Work, Worker
+from go_scheduler.http import Work, Worker, tell_progress
 from go_scheduler.policies import RetryPolicy
 from go_scheduler.stores.memory.store import MemoryStore
 from tests.http.work.house import Server, server, wait_until
@@ -287,6 +287,14 @@ def test_it_keeps_what_takes_long_and_hears_that_it_was_cancelled() -> None:
         wait_until(lambda: kept_until() != before)
         one.scheduler.cancel(made.id)
         assert ended(one, made).state is State.CANCELLED
+
+
+def test_a_handler_tells_how_far_it_has_come(one: Server) -> None:
+    def handler(_: Work) -> None:
+        for number in range(5):
+            tell_progress({"done": number})
+
+    assert done(one, handler).progress == {"done": 4}
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""Slots: has the store go over what is parked, in time for what it waits for."""
+"""Lock waiters: has the store go over what is parked, in time for what it awaits."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _LONG_PAUSE = timedelta(seconds=5)
 _SHORT_PAUSE = timedelta(milliseconds=100)
 
 
-class Slots:
+class LockWaiters:
     """Lets what is parked go on soon after its slot is free, or end when it is due.
 
     What this node has parked or ended is looked after at once, and whatever is parked

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from go_scheduler.clock import ZERO
-from go_scheduler.running.slots import Slots
+from go_scheduler.running.lock_waiters import LockWaiters
 from go_scheduler.stores.memory.store import MemoryStore
 from go_scheduler.stores.messages import Announcement, Reviewed
 from go_scheduler.testing.builders import LEASE, OTHER_NODE
@@ -50,8 +50,8 @@ def test_it_looks_again_as_soon_as_there_may_be_something_to_do(
     store.found = found
     state = state_of(store, clock)
     state.work_found.connect(lambda: freed.append(1))
-    slots = Slots(state)
-    assert slots.tick() == pause
+    lock_waiters = LockWaiters(state)
+    assert lock_waiters.tick() == pause
     assert freed == []
 
 
@@ -72,14 +72,14 @@ def test_it_looks_less_often_where_another_node_does(
     store.found = found
     state = state_of(store, clock)
     state.shares.know([Announcement(node=OTHER_NODE)])
-    assert Slots(state).tick() == pause
+    assert LockWaiters(state).tick() == pause
 
 
 def test_it_looks_when_what_was_parked_here_is_due(
     clock: ManualClock,
 ) -> None:
-    slots = Slots(state_of(ReviewedStore(clock), clock))
-    slots.park([replace(PARKED, due_at=clock.now() + timedelta(seconds=0.5))])
-    assert slots.tick() == timedelta(seconds=0.5)
+    lock_waiters = LockWaiters(state_of(ReviewedStore(clock), clock))
+    lock_waiters.park([replace(PARKED, due_at=clock.now() + timedelta(seconds=0.5))])
+    assert lock_waiters.tick() == timedelta(seconds=0.5)
     clock.advance(seconds(1))
-    assert slots.tick() == LEASE
+    assert lock_waiters.tick() == LEASE

@@ -1,4 +1,4 @@
-"""The tally: what begins and ends on a node, in numbers, and if it begins in time."""
+"""The metrics: what begins and ends on a node, in numbers, and if it begins in time."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from go_scheduler.stores.messages import Firing
 
 _COMPLETED = Outcome.COMPLETED
-_SLOT = timedelta(seconds=10)
+_PERIOD = timedelta(seconds=10)
 # Further ones stand together, so that what is shown of them is bounded.
 MOST_NAMES = 200
 OTHERS = ("other", "other")
@@ -34,8 +34,11 @@ OTHERS = ("other", "other")
 _MOST_MINUTES = 240
 # Each bucket, and how many were later than is wanted.
 _BUCKETS = len(BOUNDS_IN_SECONDS) + 1
+_BOUNDS_KEPT = (0.001, 0.005, 0.02, 0.1, 0.5, 2, 10, 50, 500, 5_000, 43_200)
+# The twelve buckets that the store has: up to each of these, and later.
+_KEPT = (*map(BOUNDS_IN_SECONDS.index, _BOUNDS_KEPT), _BUCKETS - 1)
 Count: TypeAlias = "Callable[[TaskDefinition, Outcome | None, timedelta | None], None]"
-"""As ``Tally.ended``."""
+"""As ``Metrics.ended``."""
 
 _Key: TypeAlias = tuple[str, str | None]
 _LONG_AGO = datetime(1, 1, 2, tzinfo=UTC)
@@ -49,7 +52,7 @@ class Recent(NamedTuple):
     day: Histogram
 
 
-class Tally:
+class Metrics:
     """Counts the runs that begin and end here, by queue and minute.
 
     Counting one takes a lock and a look into a table of bounds; all else is done every
@@ -58,13 +61,13 @@ class Tally:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._slot: dict[_Key, _Counts] = {}
+        self._period: dict[_Key, _Counts] = {}
         self._totals: dict[_Key, _Counts] = {}
         self._at = _LONG_AGO
         self._until = _LONG_AGO
         self._wanted = math.inf
         self._windows = (
-            _Window(MINUTE, _SLOT),
+            _Window(MINUTE, _PERIOD),
             _Window(timedelta(hours=1), MINUTE),
             _Window(timedelta(days=1), timedelta(minutes=15)),
         )
@@ -81,9 +84,9 @@ class Tally:
         with self._lock:
             if now >= self._until:
                 self._turn(now)
-            counts = self._slot.get(key)
+            counts = self._period.get(key)
             if counts is None:
-                counts = self._slot[key] = _Counts()
+                counts = self._period[key] = _Counts()
             counts.seconds_late += seconds
             counts.late[bisect_left(BOUNDS_IN_SECONDS, seconds)] += 1
             if seconds > self._wanted:
@@ -98,9 +101,9 @@ class Tally:
         """Count the end of an instance, or, without one, of a run that is repeated."""
         key = definition.queue, definition.name
         with self._lock:
-            counts = self._slot.get(key)
+            counts = self._period.get(key)
             if counts is None:
-                counts = self._slot[key] = _Counts()
+                counts = self._period[key] = _Counts()
             if took is not None:
                 seconds = took.total_seconds()
                 counts.took[bisect_left(BOUNDS_IN_SECONDS, seconds)] += 1
@@ -117,9 +120,9 @@ class Tally:
         with self._lock:
             for firing in firings:
                 key = firing.definition.queue, firing.definition.name
-                counts = self._slot.get(key)
+                counts = self._period.get(key)
                 if counts is None:
-                    counts = self._slot[key] = _Counts()
+                    counts = self._period[key] = _Counts()
                 counts.fired += len(firing.fire_times)
 
     def totals(self) -> Sequence[Counts]:
@@ -175,38 +178,38 @@ class Tally:
 
     def _sums(self) -> Sequence[list[int]]:
         """Those of each window, with what has been counted since."""
-        since = [counts.late for counts in self._slot.values()]
-        return [_sum([*each.counts, *since]) for each in self._windows]
+        since = [counts.late for counts in self._period.values()]
+        return [_sum([*each.parts.values(), *since]) for each in self._windows]
 
     def _turn(self, now: datetime) -> None:
-        """Let the slot end, and begin the one that this instant is in."""
+        """Let the period end, and begin the one that this instant is in."""
         # What ended here while nothing began was counted lately.
         if self._at == _LONG_AGO:
-            self._at = _floor(now, _SLOT)
+            self._at = _floor(now, _PERIOD)
         self._fold()
-        self._at = _floor(now, _SLOT)
-        self._until = self._at + _SLOT
+        self._at = _floor(now, _PERIOD)
+        self._until = self._at + _PERIOD
         for window in self._windows:
             window.forget(now)
         while len(self._minutes) > _MOST_MINUTES:
             del self._minutes[min(self._minutes)]
 
     def _fold(self) -> None:
-        """Add what was counted in the slot to all that it is part of."""
-        if not self._slot or self._at == _LONG_AGO:
+        """Add what was counted in the period to all that it is part of."""
+        if not self._period or self._at == _LONG_AGO:
             return
-        slot, self._slot = self._slot, {}
-        for of, counts in slot.items():
+        period, self._period = self._period, {}
+        for of, counts in period.items():
             is_known = of in self._totals or len(self._totals) < MOST_NAMES
             self._totals.setdefault(of if is_known else OTHERS, _Counts()).add(counts)
-        slot = {key: counts for key, counts in slot.items() if counts.ran}
-        if not slot:
+        period = {key: counts for key, counts in period.items() if counts.ran}
+        if not period:
             return
-        late = _sum([counts.late for counts in slot.values()])
+        late = _sum([counts.late for counts in period.values()])
         for window in self._windows:
             window.add(self._at, late)
         queues = self._minutes.setdefault(_floor(self._at, MINUTE), {})
-        for (queue, _), counts in slot.items():
+        for (queue, _), counts in period.items():
             queues.setdefault(queue, _Counts()).add(counts)
 
 
@@ -249,12 +252,15 @@ class _Counts:
             self.ended[how] = self.ended.get(how, 0) + count
 
     def stats(self, at: datetime, queue: str) -> QueueStats:
-        """The same, as it is kept."""
+        """The same, as the store keeps it: the lateness in twelve buckets."""
+        lateness = [0] * _BUCKETS
+        for bucket, count in enumerate(self.late[:-1]):
+            lateness[_KEPT[bisect_left(_KEPT, bucket)]] += count
         return QueueStats(
             at=at,
             queue=queue,
             ended=self._by_outcome(),
-            lateness=Histogram(counts=tuple(self.late[:-1])),
+            lateness=Histogram(counts=tuple(lateness)),
         )
 
     def counts(self, queue: str, name: str | None) -> Counts:
@@ -281,23 +287,18 @@ class _Window:
     def __init__(self, span: timedelta, width: timedelta) -> None:
         self._span = span
         self._width = width
-        self._parts: dict[datetime, list[int]] = {}
-
-    @property
-    def counts(self) -> Sequence[list[int]]:
-        """Those of all its parts."""
-        return list(self._parts.values())
+        self.parts: dict[datetime, list[int]] = {}
 
     def add(self, at: datetime, counts: list[int]) -> None:
         """Add what was counted at this time."""
         part = _floor(at, self._width)
-        self._parts[part] = _sum([self._parts.get(part, _NOTHING), counts])
+        self.parts[part] = _sum([self.parts.get(part, _NOTHING), counts])
 
     def forget(self, now: datetime) -> None:
         """Forget the parts that lie further back, and those to come of a clock set."""
-        self._parts = {
+        self.parts = {
             at: counts
-            for at, counts in self._parts.items()
+            for at, counts in self.parts.items()
             if now - self._span < at <= now
         }
 
@@ -330,13 +331,13 @@ class Objective:
 
     def __init__(self, state: NodeState) -> None:
         self.wanted = state.settings.lateness_objective
-        self._tally = state.tally
+        self._metrics = state.metrics
         self._clock = state.clock
         self._node = state.node
         self._tell = state.events.teller("running").tell
         self._broken_at: timedelta | None = None
         if self.wanted is not None:
-            self._tally.watch(self.wanted)
+            self._metrics.watch(self.wanted)
 
     @property
     def met(self) -> bool | None:
@@ -346,10 +347,10 @@ class Objective:
     def look(self) -> None:
         """Judge the last minute; to be called every few seconds."""
         elapsed = self._clock.elapsed()
-        self._tally.look(self._clock.at(elapsed))
+        self._metrics.look(self._clock.at(elapsed))
         if self.wanted is None:
             return
-        runs, late = self._tally.last_minute()
+        runs, late = self._metrics.last_minute()
         is_broken = late * _ONE_OF > runs
         if is_broken and self._broken_at is None:
             self._broken_at = elapsed
