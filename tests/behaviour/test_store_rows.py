@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 EVERY_FIELD = TaskDefinition(
     trigger=CronTrigger("0 9 * * MON-FRI", timezone="Europe/Berlin"),
-    key="a key, with: \"signs\"; and é",
+    key='a key, with: "signs"; and é',
     name="Über 'quoted' \\ ✓",
     queue="a queue, with: signs; and é",
     priority=3,
