@@ -279,7 +279,7 @@ def check_definition_id(value: object) -> None:
     if isinstance(value, str):
         raise ConfigurationError(
             f"definition_id must be a UUID, not {shown(value)}:"
-            f" TaskDefinition.id_for({shown(value)}) makes one of a name, and"
+            f" TaskDefinition.id_for({shown(value)}) makes one of a key, and"
             " id_for('task ' + name) is that of a task"
         )
     if isinstance(getattr(value, "id", None), UUID):

@@ -379,7 +379,12 @@ class Sender:
         some = self._under_way.pop(number)
         if isinstance(error, BusUnavailableError):
             self._keep(some)
-            self._pause(error)
+            if not self._is_away:
+                self._is_away = True
+                _LOG.warning("the bus is away, and statuses wait: %s", error)
+            if not self._will_send:
+                self._will_send = True
+                self._loop.call_later(self._pauses.next(), self._send)
             return
         if error is not None and len(some) > 1:
             # The bus may refuse one of them alone.
@@ -389,7 +394,10 @@ class Sender:
             _LOG.error(text, *some[0].what, exc_info=error)
             some[0].then(False)
         else:
-            self._note_return()
+            self._pauses.reset()
+            if self._is_away:
+                self._is_away = False
+                _LOG.info("the bus is back, and statuses are sent again")
             for each in some:
                 each.then(True)
         self._send_soon()
@@ -403,20 +411,6 @@ class Sender:
         self._waiting = kept | self._waiting
         for what in list(self._waiting):
             self._drop_needless(what)
-
-    def _pause(self, error: BaseException) -> None:
-        if not self._is_away:
-            self._is_away = True
-            _LOG.warning("the bus is away, and statuses wait: %s", error)
-        if not self._will_send:
-            self._will_send = True
-            self._loop.call_later(self._pauses.next(), self._send)
-
-    def _note_return(self) -> None:
-        self._pauses.reset()
-        if self._is_away:
-            self._is_away = False
-            _LOG.info("the bus is back, and statuses are sent again")
 
 
 def served_topics(

@@ -30,7 +30,7 @@ TAKEN_BY_A_TASK = (
     *(
         each.name
         for each in fields(TaskDefinition)
-        if each.compare and each.name not in ("trigger", "id", "name")
+        if each.compare and each.name not in ("trigger", "id", "key", "name")
     ),
     "paused",
     "note",

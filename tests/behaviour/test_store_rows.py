@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 EVERY_FIELD = TaskDefinition(
     trigger=CronTrigger("0 9 * * MON-FRI", timezone="Europe/Berlin"),
-    id=UUID(int=7),
+    key='a key, with: "signs"; and é',
     name="Über 'quoted' \\ ✓",
     queue="a queue, with: signs; and é",
     priority=3,
@@ -90,6 +90,7 @@ EDITS: Mapping[str, object] = {
     "max_per_node": None,
     "max_queue": None,
     "when_full": "refuse",
+    "key": None,
 }
 
 

@@ -212,6 +212,8 @@ def test_a_definition_that_names_no_jitter_has_the_default(
         assert default == replace(asked(jittered, HOUR), definition=plain)
         assert default.execute_times != ()
         assert asked(none, HOUR) == replace(asked(plain, None), definition=none)
+    with pytest.raises(StoreError, match="cannot be read"):
+        asked(TaskDefinition(trigger=UnknownTrigger("", None, "odd")), MINUTE)
 
 
 def test_with_jitter_the_latest_runs_if_all_were_to_have_run_long_ago() -> None:

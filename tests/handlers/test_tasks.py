@@ -576,6 +576,8 @@ class TestRefusals:
 
     def test_a_task_takes_what_a_user_says_of_a_definition(self) -> None:
         kept = (
+            "named",
+            "owner",
             "next_fire_time",
             "paused_at",
             "overdue",
@@ -583,8 +585,9 @@ class TestRefusals:
             "completed_at",
             "revision",
             "trace_context",
+            "_revision_of",
         )
-        others = {"id", "name", "trigger", "named", "owner", "_revision_of", *kept}
+        others = {"id", "key", "name", "trigger", *kept}
         known = {each.name for each in fields(TaskDefinition)}
         assert {*TAKEN_BY_A_TASK} == known - others
 

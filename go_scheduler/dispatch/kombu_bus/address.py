@@ -8,7 +8,7 @@ from queue import Empty
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from amqp.exceptions import AccessRefused, ConsumerCancelled, NotAllowed
+from amqp.exceptions import ConsumerCancelled
 from kombu import Connection
 
 from go_scheduler.errors import BusUnavailableError, ConfigurationError
@@ -217,10 +217,6 @@ class Address:
         raised = BusUnavailableError(f"the bus at {self.shown} cannot be used: {text}")
         raised.__cause__ = error
         return raised
-
-    def refuses(self, error: Exception) -> bool:
-        """Whether the broker refuses this user, so that waiting does not help."""
-        return isinstance(error, AccessRefused | NotAllowed)
 
     def _ssl(self, parts: SplitResult) -> dict[str, object] | bool:
         """The TLS options: the certificate and the host's name are checked."""

@@ -18,7 +18,7 @@ from select import POLLIN, poll
 from ssl import SSLSocket
 from typing import TYPE_CHECKING, Any
 
-from amqp.exceptions import AccessRefused, ChannelError, NotFound
+from amqp.exceptions import AccessRefused, ChannelError, NotAllowed, NotFound
 
 from go_scheduler.checks import check_at_least, check_positive, check_type
 from go_scheduler.clock import ZERO, Clock, SystemClock
@@ -471,7 +471,11 @@ class Publisher(Line):
         """Queue a message; its outcome follows later."""
         try:
             with self._lock:
-                self._check()
+                if self.closing:
+                    raise ConnectionAbortedError(_CLOSED)
+                if self._down is not None:
+                    # A new error: the traceback of one raised again grows each time.
+                    raise ConnectionError(reason(self._down))
                 if not self._started:
                     self.start()
                     self._started = True
@@ -481,13 +485,6 @@ class Publisher(Line):
             posting.failed(error)
         else:
             self.wake()
-
-    def _check(self) -> None:
-        if self.closing:
-            raise ConnectionAbortedError(_CLOSED)
-        if self._down is not None:
-            # A new error: the traceback of one that is raised again grows each time.
-            raise ConnectionError(reason(self._down))
 
     def _late(self) -> TimeoutError:
         return TimeoutError(_UNCONFIRMED.format(self._timeout.total_seconds()))
@@ -795,7 +792,12 @@ class KombuBus(MessageBus):
             check_meant(self._address.scheme, "ca_certs")
         if self._address.ca_certs is not None:
             _check_certificates(self._address.ca_certs)
-        self._queue_type = _checked_type(self._address.queue_type or queue_type)
+        self._queue_type = self._address.queue_type or queue_type
+        if self._queue_type not in _QUEUE_TYPES:
+            known = " or ".join(_QUEUE_TYPES)
+            raise ConfigurationError(
+                f"queue_type must be {known}, not {shown(self._queue_type)}"
+            )
         self._clock: Clock = SystemClock()
         self._publisher = Publisher(
             self._address,
@@ -877,7 +879,8 @@ class KombuBus(MessageBus):
                 wire.close()
         except Exception as error:
             raised = self._address.unavailable(error)
-            raised.refused = self._address.refuses(error)
+            # Waiting does not help.
+            raised.refused = isinstance(error, AccessRefused | NotAllowed)
             raise raised from error
 
     def close(self) -> None:
@@ -900,13 +903,6 @@ class KombuBus(MessageBus):
 
     def _queue(self, topic: str) -> str:
         return self._address.prefix + check_topic(topic)
-
-
-def _checked_type(queue_type: object) -> str:
-    if queue_type not in _QUEUE_TYPES:
-        known = " or ".join(_QUEUE_TYPES)
-        raise ConfigurationError(f"queue_type must be {known}, not {shown(queue_type)}")
-    return str(queue_type)
 
 
 def _check_certificates(file: object) -> None:

@@ -57,10 +57,8 @@ def _read_seconds(value: object) -> timedelta:
         ) from None
 
 
-def _read_definition(value: object) -> object:
-    if not isinstance(value, str):
-        return value
-    return parse_id(value) or TaskDefinition.id_for(value)
+def _read_definition(text: str) -> UUID:
+    return parse_id(text) or TaskDefinition.id_for(text)
 
 
 def _write_seconds(value: timedelta) -> float:
@@ -108,7 +106,7 @@ Id = Annotated[UUID, Strict(False)]
 DefinitionId = Annotated[
     UUID, BeforeValidator(_read_definition), WithJsonSchema({"type": "string"})
 ]
-"""The id of a definition, by its id or by its key."""
+"""The id of a definition in a URL, given as it is or by its key."""
 
 Key = Annotated[
     str, WithJsonSchema({"type": "string", "minLength": 1, "maxLength": KEY_LIMIT})

@@ -27,18 +27,22 @@ if TYPE_CHECKING:
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 SHORT = timedelta(seconds=1)
+# How each language is asked for its version, and which it has to be.
+LANGUAGES = {"node": ("--version", (18, 0)), "go": ("version", (1, 23))}
 
 pytestmark = [pytest.mark.slow, pytest.mark.documentation]
 
 
-@pytest.fixture(scope="session", params=["node", "go"])
+@pytest.fixture(scope="session", params=LANGUAGES)
 def command(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> list[str]:
     """What starts the worker in a language that is installed here."""
-    program = shutil.which(request.param)
-    if program is None:
-        pytest.skip(f"needs {request.param}")
+    program, (ask, needed) = shutil.which(request.param), LANGUAGES[request.param]
+    told = "" if program is None else subprocess.check_output([program, ask], text=True)
+    found = re.search(r"(\d+)\.(\d+)", told)
+    if program is None or found is None or (int(found[1]), int(found[2])) < needed:
+        pytest.skip(f"needs {request.param} {needed[0]}.{needed[1]} or later: {told}")
     if request.param == "node":
         return [program, str(EXAMPLES / "http_worker.mjs")]
     built = str(tmp_path_factory.mktemp("go") / "worker")
