@@ -195,11 +195,11 @@ def _item(item: re.Match[str], at: Callable[[str], float], top: float) -> str:
             f'<rect class="{kind}" x="{x:g}" y="{y:g}" rx="3" '
             f'width="{width:g}" height="{BAR}"/>'
         )
-        return drawn + _text(x + 9, y + 13.5, text or "", "start", f"small in-{kind}")
+        return drawn + _text(x + 13, y + 13.5, text or "", "start", f"small in-{kind}")
     middle = y + BAR / 2
     if kind == "fail":
         cross = f"M{x - 6:g} {middle - 6:g} l12 12 m0 -12 l-12 12"
-        around = f'<circle class="around" cx="{x:g}" cy="{middle:g}" r="9"/>'
+        around = f'<circle class="around" cx="{x:g}" cy="{middle:g}" r="8"/>'
         drawn = f'{around}<path class="fail" d="{cross}"/>'
     else:
         drawn = f'<circle class="{kind}" cx="{x:g}" cy="{middle:g}" r="6"/>'
