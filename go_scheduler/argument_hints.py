@@ -44,7 +44,9 @@ def write_instead(example: str) -> Callable[[_Called], _Called]:
             if error.__traceback__ is None or error.__traceback__.tb_next is None:
                 near = [f"{meant}=" for meant in _misspelt(function, given)]
                 if near:
-                    error.args = (f"{error}: did you mean {' and '.join(near)}?",)
+                    # From Python 3.13 on it may have a guess of its own.
+                    text = str(error).partition(". Did you mean ")[0]
+                    error.args = (f"{text}: did you mean {' and '.join(near)}?",)
                 error.add_note(f"Write, for example: {example}")
 
         @wraps(function)

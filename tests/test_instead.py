@@ -76,7 +76,7 @@ def test_an_argument_that_does_not_exist_is_noted_with_the_one_that_may_be_meant
 ) -> None:
     with pytest.raises(TypeError, match="argument") as caught:
         eval(wrong, NAMES)
-    assert str(caught.value).endswith(f": did you mean {meant}=?")
+    assert str(caught.value).endswith(f"': did you mean {meant}=?")
     [example] = caught.value.__notes__
     assert example.startswith("Write, for example: ")
 
