@@ -30,6 +30,7 @@ from go_scheduler.stores.filters import DefinitionFilter
 from go_scheduler.stores.rules import is_over
 from go_scheduler.triggers.base import (
     STATE_LIMIT,
+    WRITE_BOTH,
     Trigger,
     UndecidedError,
     checked_fire_time,
@@ -134,7 +135,7 @@ def _check_storable(trigger: Trigger, given: Trigger) -> None:
     if loaded != trigger:
         raise InvalidTriggerError(
             f"{shown(trigger)} is another trigger when stored and loaded:"
-            f" {shown(loaded)}"
+            f" {shown(loaded)}{WRITE_BOTH}"
         )
 
 

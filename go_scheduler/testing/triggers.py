@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from go_scheduler.triggers.base import WRITE_BOTH
 from go_scheduler.triggers.stored import dump_trigger, load_trigger
 from go_scheduler.triggers.trigger_timeouts import ask
 
@@ -76,7 +77,7 @@ class TriggerSuite:
     def test_it_is_compared_by_value(self, trigger: Trigger) -> None:
         """It equals its copy, with the same hash, and nothing of another kind."""
         twin = _stored(trigger)
-        assert twin == trigger
+        assert twin == trigger, f"stored and loaded it is {twin}{WRITE_BOTH}"
         assert trigger != object()
         if _hashable(trigger):
             assert hash(twin) == hash(trigger)
@@ -85,7 +86,7 @@ class TriggerSuite:
         """It has the same fields after it was stored as JSON text."""
         scheduled = trigger.anchored(NOW)
         loaded = _stored(scheduled)
-        assert loaded == scheduled
+        assert loaded == scheduled, f"stored and loaded it is {loaded}{WRITE_BOTH}"
         assert dump_trigger(loaded) == dump_trigger(scheduled)
         _check_same_fire_times(loaded, scheduled)
 
@@ -151,7 +152,12 @@ class TriggerSuite:
             if (found := _next(scheduled, after)) is not None:
                 gap = found - after
                 for part in (after + gap / 3, after + gap / 2, found - _FURTHER):
-                    assert _next(scheduled, part) == found
+                    other = _next(scheduled, part)
+                    assert other == found, (
+                        f"asked from {after} it fires next at {found}, and asked from"
+                        f" {part}, which is between them, at {other}: the series must"
+                        " not depend on when it is asked"
+                    )
 
         _for_many_instants(check)
 
