@@ -39,7 +39,6 @@ from go_scheduler.triggers.base import (
     next_fire_time_of,
 )
 from go_scheduler.triggers.stored import dump_trigger, load_trigger
-from go_scheduler.triggers.trigger_timeouts import ask
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence, Set
@@ -73,7 +72,7 @@ def prepare(
     check_type("definition", definition, TaskDefinition)
     given = definition.trigger
     try:
-        trigger, first = ask(given, partial(_anchored_and_asked, given, now))
+        trigger, first = _asked(given, now)
     except GoSchedulerError:
         raise
     except Exception as error:
@@ -84,10 +83,19 @@ def prepare(
     return changed(definition, trigger=trigger, next_fire_time=first, overdue=overdue)
 
 
+def _asked(given: Trigger, now: datetime) -> tuple[Trigger, datetime | None]:
+    """The trigger that is stored, and its first fire time."""
+    if is_own(given):
+        return _anchored_and_asked(given, now)
+    # Imported when first used: it loads what not everybody uses.
+    from go_scheduler.triggers.trigger_timeouts import ask
+
+    return ask(given, partial(_anchored_and_asked, given, now))
+
+
 def _anchored_and_asked(
     given: Trigger, now: datetime
 ) -> tuple[Trigger, datetime | None]:
-    """The trigger that is stored, and its first fire time."""
     trigger = given.anchored(now)
     if trigger.waits and not is_own(trigger):
         raise InvalidTriggerError(
