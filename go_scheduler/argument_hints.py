@@ -39,12 +39,22 @@ def write_instead(example: str) -> Callable[[_Called], _Called]:
     """
 
     def noting(function: Callable[..., Any]) -> Any:
+        name = function.__name__
+        if name == "__init__":
+            name = function.__qualname__
+
         def note(error: TypeError, given: Collection[str]) -> None:
             # What is raised within it is not about how it was called.
             if error.__traceback__ is None or error.__traceback__.tb_next is None:
                 near = [f"{meant}=" for meant in _misspelt(function, given)]
                 if near:
-                    error.args = (f"{error}: did you mean {' and '.join(near)}?",)
+                    # From Python 3.13 on it may have a guess of its own.
+                    text = str(error).partition(". Did you mean ")[0]
+                    error.args = (f"{text}: did you mean {' and '.join(near)}?",)
+                elif str(error).endswith(" given") and _takes_names(function):
+                    # The class that has a method is not the one that users name.
+                    text = str(error).replace(function.__qualname__, name)
+                    error.args = (f"{text}: pass the rest by name",)
                 error.add_note(f"Write, for example: {example}")
 
         @wraps(function)
@@ -73,6 +83,12 @@ def write_instead(example: str) -> Callable[[_Called], _Called]:
         return wrapped
 
     return decorate
+
+
+def _takes_names(function: Callable[..., object]) -> bool:
+    """Whether it takes arguments by their names alone."""
+    kinds = {each.kind for each in inspect.signature(function).parameters.values()}
+    return bool(kinds & {inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.VAR_KEYWORD})
 
 
 def _misspelt(function: Callable[..., object], given: Collection[str]) -> Iterator[str]:

@@ -40,7 +40,6 @@ LONGEST = CENTURY
 
 _SUCH_AS = {
     "CatchUp": "CatchUp(mode='all')",
-    "Overlap": "Overlap.SKIP",
     "RetryPolicy": "RetryPolicy(max_attempts=5)",
     "Trigger": "CronTrigger('0 9 * * *')",
     "timedelta": "timedelta(seconds=300)",

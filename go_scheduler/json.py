@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import date
 from itertools import count
 from typing import TYPE_CHECKING, Never, TypeAlias, cast
 
@@ -241,7 +242,9 @@ def _freeze(value: object, path: _Path, left: Iterator[int]) -> JSON:
         return FrozenArray(
             _freeze(item, (*path, index), left) for index, item in enumerate(value)
         )
-    raise _refusal(path, f"is {a(type(value).__name__)}, which JSON cannot hold")
+    advice = ": write its .isoformat()" if isinstance(value, date) else ""
+    noun = a(type(value).__name__)
+    raise _refusal(path, f"is {noun}, which JSON cannot hold{advice}")
 
 
 def _freeze_text(text: str, path: _Path) -> str:

@@ -62,8 +62,7 @@ def on_demand(
         except ModuleNotFoundError as error:
             if not extra or str(error.name).startswith("go_scheduler"):
                 raise
-            text = f"{name} needs the extra {extra!r} of go_scheduler, which brings"
-            text += f" {error.name}"
+            text = without_extra(f"{name} needs", extra, error)
             raise ModuleNotFoundError(text, name=error.name) from error
         # From now on Python finds it without this function.
         names[name] = found
@@ -73,6 +72,14 @@ def on_demand(
         return sorted({*names, *homes})
 
     return get, list_names
+
+
+def without_extra(what: str, extra: str, error: ImportError) -> str:
+    """What to install for what needs an extra."""
+    return (
+        f"{what} the extra {extra!r} of go_scheduler, which brings {error.name}: in a"
+        f" checkout, pip install '.[{extra}]'"
+    )
 
 
 def _home_of(name: str) -> str | None:

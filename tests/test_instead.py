@@ -76,7 +76,7 @@ def test_an_argument_that_does_not_exist_is_noted_with_the_one_that_may_be_meant
 ) -> None:
     with pytest.raises(TypeError, match="argument") as caught:
         eval(wrong, NAMES)
-    assert str(caught.value).endswith(f": did you mean {meant}=?")
+    assert str(caught.value).endswith(f"': did you mean {meant}=?")
     [example] = caught.value.__notes__
     assert example.startswith("Write, for example: ")
 
@@ -89,6 +89,31 @@ def test_a_call_that_cannot_be_is_answered_by_one_that_can(
         eval(wrong, NAMES)
     [note] = caught.value.__notes__
     assert f"scheduler.{example}" in note
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        (
+            "TaskDefinition(HOURLY)",
+            "TaskDefinition.__init__() takes 1 positional argument but 2 were given:"
+            " pass the rest by name",
+        ),
+        (
+            "SCHEDULER.enqueue('send', 'ada')",
+            "enqueue() takes 2 positional arguments but 3 were given: pass the rest by"
+            " name",
+        ),
+        (
+            "parse_phrase('at 9:30', 'UTC', NOW, 5)",
+            "parse_phrase() takes from 1 to 3 positional arguments but 4 were given",
+        ),
+    ],
+)
+def test_what_is_passed_by_name_alone_is_said(wrong: str, told: str) -> None:
+    with pytest.raises(TypeError) as caught:
+        eval(wrong, NAMES)
+    assert str(caught.value) == told
 
 
 def test_an_error_within_an_awaited_call_gets_no_example() -> None:

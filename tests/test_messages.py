@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC
 from typing import Any
 from uuid import UUID
 
@@ -17,10 +18,11 @@ from go_scheduler import (
 )
 from go_scheduler.testing.builders import HOUR
 from go_scheduler.testing.clock import START
+from go_scheduler.triggers import parse_phrase
 from tests.case_tables import table
 
 NAMES = {name: getattr(go_scheduler, name) for name in go_scheduler.__all__}
-NAMES |= {"HOUR": HOUR, "START": START}
+NAMES |= {"HOUR": HOUR, "START": START, "UTC": UTC, "parse_phrase": parse_phrase}
 ID = UUID(int=7)
 HOURLY = IntervalTrigger(hours=1)
 SCHEDULER: Any = Scheduler(HandlerRegistry())

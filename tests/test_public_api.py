@@ -253,7 +253,8 @@ def test_a_name_whose_library_is_missing_says_what_brings_it(
     with pytest.raises(ModuleNotFoundError) as caught:
         get("Worker")
     assert str(caught.value) == (
-        "Worker needs the extra 'http' of go_scheduler, which brings no_such_library"
+        "Worker needs the extra 'http' of go_scheduler, which brings no_such_library:"
+        " in a checkout, pip install '.[http]'"
     )
     get, _ = on_demand(package, {"Worker": "needy"})
     with pytest.raises(ModuleNotFoundError, match="No module named"):

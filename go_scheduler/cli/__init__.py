@@ -6,6 +6,8 @@ import os
 import sys
 from typing import TYPE_CHECKING, TextIO
 
+from go_scheduler.lazy_imports import without_extra
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -33,8 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if str(error.name).startswith("go_scheduler"):
             raise
         sys.stderr.write(
-            "go_scheduler: the command line needs the extra 'cli' of go_scheduler,"
-            f" which brings {error.name}\n"
+            f"go_scheduler: {without_extra('the command line needs', 'cli', error)}\n"
         )
         return 2
     except KeyboardInterrupt:

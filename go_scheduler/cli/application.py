@@ -131,8 +131,14 @@ def _show(error: Any, words: Sequence[str]) -> None:
     told = getattr(error.__cause__, "errors", None)
     if told is not None:
         error.message = worded(told()[0])
-    if "unexpected extra argument" in error.message and _UNQUOTED & {*words}:
-        error.message += "; what has spaces needs quotes, as in --cron '0 9 * * *'"
+    if "No such option" in error.message and words[0].startswith("-") and not near:
+        error.message += "; the options of a command come after it"
+    if "unexpected extra argument" in error.message:
+        if _UNQUOTED & {*words}:
+            error.message += "; what has spaces needs quotes, as in --cron '0 9 * * *'"
+        elif words[0] == "list":
+            name = error.message.rpartition("(")[2].removesuffix(")")
+            error.message += f"; use --name {name}"
     error.show()
 
 

@@ -30,6 +30,7 @@ from go_scheduler.stores.filters import DefinitionFilter
 from go_scheduler.stores.rules import is_over
 from go_scheduler.triggers.base import (
     STATE_LIMIT,
+    WRITE_BOTH,
     Trigger,
     UndecidedError,
     checked_fire_time,
@@ -60,8 +61,8 @@ def prepare(
 
     Raises:
         ConfigurationError: It is no definition.
-        InvalidTriggerError: Its trigger raised, does not survive being stored, or
-            returned what is no fire time, or none that is later.
+        InvalidTriggerError: Its trigger raised or hangs, does not survive being stored,
+            or returned what is no fire time, or none that is later.
     """
     if isinstance(definition, list | tuple):
         raise ConfigurationError(
@@ -71,21 +72,7 @@ def prepare(
     check_type("definition", definition, TaskDefinition)
     given = definition.trigger
     try:
-        trigger = given.anchored(now)
-        if trigger.waits and not is_own(trigger):
-            raise InvalidTriggerError(
-                f"{shown(given)} waits for the end of a run, which only this package's"
-                " own triggers may: they are called where nothing may hang"
-            )
-        first = trigger.first_fire_time(now)
-        if first is not None:
-            first = checked_fire_time(trigger, first)
-            if not is_own(trigger):
-                # Check that the next answer is later than the first. A trigger that is
-                # undecided after its first fire time is accepted.
-                with suppress(UndecidedError):
-                    next_fire_time_of(trigger, first)
-        _check_storable(trigger, given)
+        trigger, first = _asked(given, now)
     except GoSchedulerError:
         raise
     except Exception as error:
@@ -94,6 +81,37 @@ def prepare(
     passed = first is not None and first <= (at_latest or now)
     overdue = passed and not trigger.recurring
     return changed(definition, trigger=trigger, next_fire_time=first, overdue=overdue)
+
+
+def _asked(given: Trigger, now: datetime) -> tuple[Trigger, datetime | None]:
+    """The trigger that is stored, and its first fire time."""
+    if is_own(given):
+        return _anchored_and_asked(given, now)
+    # Imported when first used: it loads what not everybody uses.
+    from go_scheduler.triggers.trigger_timeouts import ask
+
+    return ask(given, partial(_anchored_and_asked, given, now))
+
+
+def _anchored_and_asked(
+    given: Trigger, now: datetime
+) -> tuple[Trigger, datetime | None]:
+    trigger = given.anchored(now)
+    if trigger.waits and not is_own(trigger):
+        raise InvalidTriggerError(
+            f"{shown(given)} waits for the end of a run, which only this package's"
+            " own triggers may: they are called where nothing may hang"
+        )
+    first = trigger.first_fire_time(now)
+    if first is not None:
+        first = checked_fire_time(trigger, first)
+        if not is_own(trigger):
+            # Check that the next answer is later than the first. A trigger that is
+            # undecided after its first fire time is accepted.
+            with suppress(UndecidedError):
+                next_fire_time_of(trigger, first)
+    _check_storable(trigger, given)
+    return trigger, first
 
 
 def next_after_end(definition: TaskDefinition, now: datetime) -> datetime | None:
@@ -125,7 +143,7 @@ def _check_storable(trigger: Trigger, given: Trigger) -> None:
     if loaded != trigger:
         raise InvalidTriggerError(
             f"{shown(trigger)} is another trigger when stored and loaded:"
-            f" {shown(loaded)}"
+            f" {shown(loaded)}{WRITE_BOTH}"
         )
 
 
@@ -210,7 +228,7 @@ class Scheduling(StoreAccess):
         Raises:
             ConfigurationError: It is no definition, or its trigger cannot be stored; or
                 the connection is none, or the store takes part in no transactions.
-            InvalidTriggerError: Its trigger raised, or returned what is no fire time.
+            InvalidTriggerError: Its trigger raised or hangs, or returned no fire time.
             ConflictError: It has been changed since it was read.
             StoreUnavailableError: With a ``connection``: somebody else is changing the
                 definition at the same moment; repeat the transaction.

@@ -339,7 +339,8 @@ def _maker(scheme: str) -> Callable[..., object]:
         except ImportError as error:
             raise ConfigurationError(
                 f"the bus of {scheme}:// cannot be imported: {error}; it needs the"
-                " extra 'dispatch' of go_scheduler"
+                " extra 'dispatch' of go_scheduler: in a checkout,"
+                " pip install '.[dispatch]'"
             ) from error
         return KombuBus
     if scheme in _registered:

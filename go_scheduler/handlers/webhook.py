@@ -14,12 +14,13 @@ from email.utils import parsedate_to_datetime
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from go_scheduler.lazy_imports import without_extra
+
 try:
     import httpx
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError(
-        "webhooks need the extra 'webhook' of go_scheduler, which brings httpx",
-        name=error.name,
+        without_extra("webhooks need", "webhook", error), name=error.name
     ) from error
 
 from go_scheduler.checks import check_name, check_type

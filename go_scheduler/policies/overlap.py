@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from go_scheduler.checks import check_type
+from go_scheduler.errors import ConfigurationError
+from go_scheduler.formatting import shown
 
 
 class Overlap(StrEnum):
@@ -33,9 +34,9 @@ def check_overlap(value: object) -> Overlap:
     Raises:
         ConfigurationError: It is no overlap.
     """
-    if isinstance(value, str):
+    for each in Overlap:
         # A member of a user's own StrEnum equals ours, but must not be kept.
-        value = next((each for each in Overlap if each == value), value)
-    check_type("overlap", value, Overlap)
-    assert isinstance(value, Overlap)
-    return value
+        if each == value:
+            return each
+    values = ", ".join(repr(each.value) for each in Overlap)
+    raise ConfigurationError(f"overlap must be one of {values}: {shown(value)}")

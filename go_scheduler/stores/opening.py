@@ -84,7 +84,8 @@ def _import_own(scheme: str, module: str, name: str) -> Callable[..., Store]:
     except ImportError as error:
         needed = "go_scheduler requires it: install go_scheduler anew"
         if name == "RedisStore":
-            needed = "it needs the extra 'redis' of go_scheduler"
+            needed = "it needs the extra 'redis' of go_scheduler: in a checkout,"
+            needed += " pip install '.[redis]'"
         raise ConfigurationError(
             f"the store of {scheme}:// cannot be imported: {error}; {needed}"
         ) from error

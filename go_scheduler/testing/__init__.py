@@ -9,6 +9,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from go_scheduler.lazy_imports import without_extra
 from go_scheduler.testing.clock import InlineExecutor, ManualClock, settle
 
 if TYPE_CHECKING:
@@ -51,7 +52,6 @@ def _load(name: str) -> object:
         if error.name not in _TOOLS:
             raise
         raise ImportError(
-            f"go_scheduler.testing.{name} needs the extra 'testing' of go_scheduler,"
-            f" which brings {error.name}",
+            without_extra(f"go_scheduler.testing.{name} needs", "testing", error),
             name=error.name,
         ) from error

@@ -143,6 +143,8 @@ def _load_announced() -> None:
 
 
 STATE_LIMIT = 64 * 1024
+WRITE_BOTH = ": write to_dict() and from_dict()"
+"""The end of an error for a trigger whose fields are not stored as they are."""
 OWN = "go_scheduler."
 _PLAIN = (bool, int, float, str, list, tuple, Mapping, datetime, timedelta)
 """The types of fields that the default ``to_dict`` can store."""
@@ -284,8 +286,8 @@ class Trigger(ABC):
                 if value is not None and not isinstance(value, _PLAIN):
                     raise InvalidTriggerError(
                         f"{name_of(type(self))}[{each!r}] is"
-                        f" {a(type(value).__name__)}, which JSON cannot hold: write"
-                        " to_dict() and from_dict()"
+                        f" {a(type(value).__name__)}, which JSON cannot hold"
+                        f"{WRITE_BOTH}"
                     )
                 state[each] = write_field(value)
             return freeze(state, name=name_of(type(self)), limit=STATE_LIMIT)

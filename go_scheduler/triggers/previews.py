@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime, tzinfo
+from functools import partial
 from typing import TYPE_CHECKING
 
 from go_scheduler.argument_hints import write_instead
@@ -12,6 +13,7 @@ from go_scheduler.formatting import shown
 from go_scheduler.triggers.base import Trigger, next_fire_time_of, utc
 from go_scheduler.triggers.on_demand import OnDemandTrigger
 from go_scheduler.triggers.times import MICROSECOND
+from go_scheduler.triggers.trigger_timeouts import ask
 from go_scheduler.triggers.wall_clock_trigger import WallClockTrigger
 from go_scheduler.triggers.words import WEEKDAYS
 from go_scheduler.triggers.zones import load_zone, zone_key, zone_of
@@ -70,7 +72,8 @@ def preview(
 
     Raises:
         ConfigurationError: An argument is of the wrong type or out of range.
-        InvalidTriggerError: There is no such time zone, or the trigger misbehaves.
+        InvalidTriggerError: There is no such time zone, or the trigger misbehaves, or
+            hangs.
     """
     if not isinstance(trigger, Trigger):
         raise ConfigurationError(f"trigger must be a trigger, not {shown(trigger)}")
@@ -83,7 +86,7 @@ def preview(
     scheduled = trigger.anchored(after)
     found: list[PreviewedTime] = []
     while len(found) < (1 if trigger.waits else n):
-        at = next_fire_time_of(scheduled, after)
+        at = ask(trigger, partial(next_fire_time_of, scheduled, after))
         if at is None:
             break
         found.append(

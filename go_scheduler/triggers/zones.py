@@ -31,9 +31,10 @@ def zone_key(timezone: object) -> str:
     """
     key = timezone.key if isinstance(timezone, ZoneInfo) else timezone
     if not isinstance(key, str):
+        advice = ": write 'UTC'" if timezone is UTC else ""
         raise InvalidTriggerError(
             "timezone must be a name, such as 'Europe/Berlin', or a ZoneInfo that has"
-            f" a name, not {shown(timezone)}"
+            f" a name, not {shown(timezone)}{advice}"
         )
     load_zone(key)
     return str(key)

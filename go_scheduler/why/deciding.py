@@ -622,11 +622,23 @@ def _node_text(facts: Facts, id: UUID | None) -> str:
 def _claim(facts: Facts, instance: TaskInstance) -> str:
     """A sentence on how long its claim holds, or that it has lapsed."""
     until = facts.times(instance.expires_at)
+    node, at_worker = facts.node(instance.claimed_by), instance.worker is not None
+    # A worker over HTTP need not say its name.
+    left = not at_worker and node is not None and node.stopping
     if instance.expires_at is None or instance.expires_at > facts.now:
-        return f" Its claim holds until {until}, unless its node renews it before."
+        who = "the worker" if at_worker else "its node"
+        text = f" Its claim holds until {until}, unless {who} renews it before."
+        if left and instance.state in RUNS:
+            text += (
+                " That node has been told to stop. If it has handed the run to a worker"
+                " over HTTP, the worker goes on."
+            )
+        return text
     gone = "the node has died, or has lost the store"
-    if instance.worker is not None:
+    if at_worker:
         gone = "the worker is gone, or cut off"
+    elif left:
+        gone = "the node has stopped, or the worker that it handed the run to is gone"
     return f" Its claim has lapsed, at {until}: {gone}, and another one takes it over."
 
 

@@ -118,14 +118,19 @@ def test_the_url_of_another_database_is_refused_without_its_password(
         assert "secret" not in str(caught.value)
 
 
+REDIS = (
+    "it needs the extra 'redis' of go_scheduler: in a checkout, pip install '.[redis]'"
+)
+
+
 @pytest.mark.parametrize(
     ("scheme", "needed"),
     [
         ("postgresql", "go_scheduler requires it: install go_scheduler anew"),
         ("cockroachdb", "go_scheduler requires it: install go_scheduler anew"),
         ("sqlite", "go_scheduler requires it: install go_scheduler anew"),
-        ("redis", "it needs the extra 'redis' of go_scheduler"),
-        ("redis+sentinel", "it needs the extra 'redis' of go_scheduler"),
+        ("redis", REDIS),
+        ("redis+sentinel", REDIS),
     ],
 )
 def test_a_store_whose_driver_is_missing_is_refused_with_what_to_do(

@@ -168,7 +168,7 @@ def test_without_the_extra_it_says_what_to_install(
     assert main(["list"]) == 2
     assert capsys.readouterr().err == (
         "go_scheduler: the command line needs the extra 'cli' of go_scheduler, which"
-        " brings typer\n"
+        " brings typer: in a checkout, pip install '.[cli]'\n"
     )
     missing["name"] = "go_scheduler.other"
     with pytest.raises(ModuleNotFoundError):

@@ -56,6 +56,13 @@ def test_a_definition_is_added_listed_paused_and_deleted_on_each_store(
     assert shell.json("list") == []
 
 
+def test_what_replaces_another_one_of_its_key_says_so(shell: Shell) -> None:
+    five, six = (("--key", "k", "--every", each) for each in ("5m", "6m"))
+    assert "every 5 minutes\n" in shell("add", "y", *five)
+    assert "every 5 minutes\n" in shell("add", "y", *five)
+    assert "every 6 minutes (replaced)\n" in shell("add", "z", *six)
+
+
 def test_the_zone_of_a_schedule_is_listed_unless_it_is_utc(shell: Shell) -> None:
     daily = ("--cron", "0 9 * * *")
     shell("add", "here", *daily)

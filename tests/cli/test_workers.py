@@ -112,7 +112,7 @@ def test_what_cannot_be_imported_is_told(shell: Shell, module: str) -> None:
         ("broken_jobs:registry", "cannot be imported: ZeroDivisionError: division"),
         (f"{module}:nothing", f"{module} has no nothing"),
         (f"{module}:registri", f"{module} has no registri: did you mean registry?"),
-        (f"{module}:not_callable", "the handler cannot be called: 5"),
+        (f"{module}:not_callable", ":not_callable is neither a handler nor a registry"),
     ):
         assert text in shell.refusal("worker", named)
 

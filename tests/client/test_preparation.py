@@ -213,7 +213,7 @@ ANOTHER = "is another trigger when stored and loaded"
         (StateTrigger(state={"a": "x" * 70_000}), [KEPT, "at most 65536 are kept"]),
         (StateTrigger(state=[]), [KEPT, "must be a mapping"]),
         (StateTrigger(state={"answer": 5}), [ANOTHER]),
-        (StateTrigger(state={"other": 5}), [ANOTHER]),
+        (StateTrigger(state={"other": 5}), [ANOTHER, "write to_dict() and from_dict"]),
     ],
 )
 def test_a_trigger_that_no_store_can_keep_or_that_cannot_answer_is_refused(

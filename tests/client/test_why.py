@@ -20,7 +20,7 @@ from go_scheduler.formatting import duration_text, summary
 from go_scheduler.handlers.registry import HandlerRegistry
 from go_scheduler.models import Cancelled, Outcome, Skipped, TaskDefinition
 from go_scheduler.policies import CatchUp, Overlap, RetryPolicy
-from go_scheduler.stores.messages import Release, Renewal
+from go_scheduler.stores.messages import Announcement, Release, Renewal
 from go_scheduler.stores.rules import UNFIRED
 from go_scheduler.testing.builders import (
     HOUR,
@@ -316,9 +316,32 @@ def test_it_runs_at_a_worker_until_that_is_gone(house: House) -> None:
         "It is running, since 2030-01-01 00:00:00 UTC, on the worker 'mail 7', to which"
         f" it was handed by node {NODE}, of which"
     )
+    assert client.why(instance.id).text.endswith(
+        ", unless the worker renews it before."
+    )
     house.clock.advance(LEASE)
     assert client.why(instance.id).text.endswith(
         ": the worker is gone, or cut off, and another one takes it over."
+    )
+
+
+def test_it_runs_at_a_worker_without_a_name_when_its_node_has_stopped(
+    house: House,
+) -> None:
+    instance = running(house.store, definition(START))
+    stopped = Announcement(node=NODE, host="vm", pid=7, stopping=True)
+    house.store.note_contact(stopped, unbroken=timedelta(0))
+    client = house.scheduler
+    text = client.why(instance.id).text
+    assert f"on node {NODE} (host vm, pid 7). Its claim holds until" in text
+    assert text.endswith(
+        " That node has been told to stop. If it has handed the run to a worker over"
+        " HTTP, the worker goes on."
+    )
+    house.clock.advance(LEASE)
+    assert client.why(instance.id).text.endswith(
+        ": the node has stopped, or the worker that it handed the run to is gone, and"
+        " another one takes it over."
     )
 
 

@@ -533,5 +533,6 @@ def test_without_its_library_it_says_what_brings_it(
     with pytest.raises(ModuleNotFoundError) as caught:
         importlib.import_module("go_scheduler.handlers.webhook")
     assert str(caught.value) == (
-        "webhooks need the extra 'webhook' of go_scheduler, which brings httpx"
+        "webhooks need the extra 'webhook' of go_scheduler, which brings httpx: in a"
+        " checkout, pip install '.[webhook]'"
     )

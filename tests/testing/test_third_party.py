@@ -154,7 +154,7 @@ def test_a_suite_without_its_tool_says_what_to_install(
     assert done.stderr == ""
     assert done.stdout.strip() == (
         f"go_scheduler.testing.{suite} needs the extra 'testing' of go_scheduler, which"
-        f" brings {tool}"
+        f" brings {tool}: in a checkout, pip install '.[testing]'"
     )
 
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import sys
 import threading
 from collections.abc import Callable, Mapping
@@ -434,6 +435,25 @@ class TestSuite:
     )
     def test_a_trigger_that_comes_back_as_another_is_noticed(self, law: str) -> None:
         assert fails(law, Forgetful(3))
+
+    def test_a_series_that_depends_on_when_it_is_asked_is_told_by_its_times(
+        self,
+    ) -> None:
+        drifting = Computed(lambda after: after + timedelta(hours=3))
+        told = (
+            "asked from 1899-12-31 23:59:59.999999+00:00 it fires next at 1900-01-01"
+            " 02:59:59.999999+00:00, and asked from 1900-01-01 00:59:59.999999+00:00,"
+            " which is between them, at 1900-01-01 03:59:59.999999+00:00: the series"
+        )
+        with pytest.raises(AssertionError, match=re.escape(told)):
+            TriggerSuite().test_no_fire_time_is_passed_over(drifting)
+
+    @pytest.mark.parametrize("law", ["is_compared_by_value", "survives_the_store"])
+    def test_a_state_that_comes_back_changed_is_told_what_to_write(
+        self, law: str
+    ) -> None:
+        with pytest.raises(AssertionError, match="write to_dict"):
+            getattr(TriggerSuite(), f"test_it_{law}")(Forgetful(3))
 
     def test_a_subclass_without_a_kind_of_its_own_is_noticed(self) -> None:
         with pytest.raises(InvalidTriggerError, match="a `kind` of its own"):

@@ -182,5 +182,5 @@ def test_a_file_without_what_reads_it_names_the_extra(
         read_ical(HOLIDAYS)
     assert str(caught.value) == (
         "iCalendar files need the extra 'calendars' of go_scheduler, which brings"
-        " icalendar"
+        " icalendar: in a checkout, pip install '.[calendars]'"
     )

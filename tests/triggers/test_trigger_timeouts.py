@@ -17,13 +17,14 @@ from go_scheduler.dashboard import create_dashboard
 from go_scheduler.errors import InvalidTriggerError
 from go_scheduler.http import create_app
 from go_scheduler.simulation import simulate
-from go_scheduler.testing import ManualClock
+from go_scheduler.testing import ManualClock, TriggerSuite
 from go_scheduler.testing.builders import HOUR, definition, put
 from go_scheduler.testing.clock import START
 from go_scheduler.triggers import (
     AnyOfTrigger,
     CronTrigger,
     LimitedTrigger,
+    explain,
     trigger_timeouts,
 )
 from go_scheduler.triggers.base import Trigger
@@ -35,7 +36,7 @@ from tests.dashboard.house import as_ann
 from tests.http.serving import Calling
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 LONG = 30
 """Seconds that nothing takes unless it has failed."""
@@ -137,6 +138,23 @@ def test_one_that_hangs_is_left_behind_until_it_answers(
     trigger_timeouts._hanging[Hanging].result(LONG)
     monkeypatch.setattr(trigger_timeouts, "PATIENCE", LONG)
     assert ask(Hanging(), Hanging().describe) == "now and then"
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: Client(MemoryStore()).schedule(TaskDefinition(trigger=Hanging())),
+        lambda: explain(Hanging(), START),
+        lambda: TriggerSuite().test_it_answers_at_the_ends_of_time(Hanging()),
+        lambda: TriggerSuite().test_the_first_fire_time_is_utc(Hanging()),
+    ],
+    ids=["schedule", "explain", "suite", "suite's first"],
+)
+def test_who_writes_one_that_hangs_is_told(
+    gate: threading.Event, call: Callable[[], object]
+) -> None:
+    with pytest.raises(InvalidTriggerError, match="Hanging hangs: it did not answer"):
+        call()
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Annotated, Any, TypeVar
@@ -22,7 +23,8 @@ from go_scheduler.cli.options import (
 )
 from go_scheduler.cli.output import at, described, document, line, note
 from go_scheduler.clock import SystemClock
-from go_scheduler.errors import ConfigurationError
+from go_scheduler.errors import ConfigurationError, GoSchedulerError
+from go_scheduler.formatting import shown
 from go_scheduler.models import TaskDefinition
 from go_scheduler.policies import CatchUp, Overlap, RetryPolicy
 from go_scheduler.triggers import (
@@ -103,6 +105,11 @@ class TriggerOptions:
             return CronTrigger(self.cron, zone or "UTC")
         if self.rrule is not None:
             return RecurrenceTrigger(self.rrule, zone)
+        if "every" in (self.every or "").lower():
+            raise ConfigurationError(
+                f"--every is a length of time such as 5m, not {shown(self.every)}: for"
+                " a phrase use --phrase"
+            )
         if (every := duration_of(self.every, "--every")) is not None:
             return IntervalTrigger(every)
         if (after_end := duration_of(self.after_end, "--after-end")) is not None:
@@ -302,6 +309,11 @@ def add(
         where.client(migrates=True) as client,
         warnings.catch_warnings(record=True, action="always") as told,
     ):
+        known = None
+        if id is not None or key is not None:
+            # Who may write need not be allowed to read.
+            with suppress(GoSchedulerError):
+                known = client.get_definition(definition.id)
         stored = client.schedule(definition)
     for each in told:
         note(f"beware: {each.message}")
@@ -310,7 +322,9 @@ def add(
     if json:
         document(stored)
         return
-    line(f"{stored.id}  {described(stored.trigger)}")
+    replaces = known is not None and known.revision != stored.revision
+    ending = " (replaced)" if replaces else ""
+    line(f"{stored.id}  {described(stored.trigger)}{ending}")
     if stored.next_fire_time is not None:
         now = SystemClock().now()
         line(f"fires next at {at(stored.next_fire_time)}{_passed(stored, now)}")

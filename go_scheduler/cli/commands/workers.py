@@ -38,7 +38,7 @@ def worker(
     At the first signal it waits for what runs; at the second it leaves that behind.
     """
     # Imported here: no other command needs all that a node is.
-    from go_scheduler.http.configuration.imported import imported
+    from go_scheduler.http.configuration.imported import imported_handler
     from go_scheduler.http.logs import written_log
     from go_scheduler.http.worker import Worker
     from go_scheduler.scheduler import Scheduler
@@ -49,7 +49,7 @@ def worker(
     }
     settings = configuration(where.config, options)
     arguments = settings.scheduler.arguments()
-    found: Any = imported(handler)
+    found: Any = imported_handler(handler)
     queues_served = arguments["queues"]
     told = f"runs {handler} for the queues {', '.join(queues_served)}"
     with written_log(settings.log):
@@ -136,7 +136,7 @@ def dispatch_worker(
     # Imported here: no other command needs a bus.
     from go_scheduler.dispatch.bus import open_bus
     from go_scheduler.dispatch.worker import DispatchWorker
-    from go_scheduler.http.configuration.imported import imported
+    from go_scheduler.http.configuration.imported import imported_handler
     from go_scheduler.http.logs import written_log
 
     settings = configuration(config)
@@ -147,7 +147,7 @@ def dispatch_worker(
             "say which bus: --bus URL, GO_SCHEDULER_BUS, or dispatch.url in the"
             " configuration"
         )
-    found: Any = imported(handler)
+    found: Any = imported_handler(handler)
     served = ["default"] if queues is None else _names(queues)
     topics: bool | Collection[str] = dispatch.topic_per_task
     if topic_per_task is not None:

@@ -46,3 +46,17 @@ def imported(named: str) -> object:
         near = get_close_matches(name, vars(found), n=1)
         meant = f": did you mean {near[0]}?" if near else ""
         raise ConfigurationError(f"{named}: {module} has no {name}{meant}") from None
+
+
+def imported_handler(named: str) -> object:
+    """Import a handler, or a registry of handlers.
+
+    Raises:
+        ConfigurationError: It is neither, or cannot be imported.
+    """
+    found = imported(named)
+    if not callable(found):
+        raise ConfigurationError(
+            f"{named} is neither a handler nor a registry of handlers: {shown(found)}"
+        )
+    return found

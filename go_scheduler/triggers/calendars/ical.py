@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from go_scheduler.errors import InvalidTriggerError
 from go_scheduler.formatting import shown
+from go_scheduler.lazy_imports import without_extra
 from go_scheduler.triggers.base import RefusedError
 from go_scheduler.triggers.calendars.calendar import MOST_DAYS
 from go_scheduler.triggers.calendars.rule_calendar import (
@@ -84,9 +85,7 @@ def split_events(text: str) -> Sequence[Event]:
         from icalendar import Calendar, Event
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(
-            "iCalendar files need the extra 'calendars' of go_scheduler, which brings"
-            f" {error.name}",
-            name=error.name,
+            without_extra("iCalendar files need", "calendars", error), name=error.name
         ) from error
 
     try:

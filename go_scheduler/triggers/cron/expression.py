@@ -525,6 +525,11 @@ def split(text: str) -> Mapping[str, str]:
             "@every is no cron expression: use IntervalTrigger, --every on the command"
             " line, or the field every over HTTP"
         )
+    if text.startswith("EVERY "):
+        raise RefusedError(
+            "it is a phrase: use parse_phrase, --phrase on the command line, or the"
+            " field phrase over HTTP"
+        )
     if text.startswith("@") and text not in MACROS:
         raise RefusedError(f"it is none of {', '.join(MACROS)}")
     parts = MACROS.get(text, text).split()

@@ -64,6 +64,9 @@ def read_phrase(text: str, present: Present) -> Trigger:
     try:
         tree = _parser().parse(words)
     except UnexpectedToken as error:
+        if [each.type for each in words] == ["NUMBER", "UNIT"]:
+            length = text.strip()
+            raise PhraseError(f"write 'every {length}' or 'in {length}'") from None
         raise _unexpected(error, text) from None
     return cast("Trigger", _Reader(present).read(tree))
 
