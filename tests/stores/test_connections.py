@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
+from sqlalchemy import make_url
 
 from go_scheduler.stores.postgresql.store import PostgreSQLStore
 from go_scheduler.stores.sql.database import Lane
@@ -32,12 +33,17 @@ class Line:
 
 
 @pytest.fixture
-def line(monkeypatch: pytest.MonkeyPatch) -> Line:
-    """Notes what is opened from now on."""
-    line = Line()
+def line(monkeypatch: pytest.MonkeyPatch, postgresql_url: str) -> Line:
+    """Notes what is opened to this database from now on.
+
+    What another test has left behind may open a connection at any time.
+    """
+    line, database = Line(), make_url(postgresql_url).database
     really = psycopg.Connection.connect.__func__  # type: ignore[attr-defined]
 
     def connect(cls: type[Any], *args: Any, **options: Any) -> Any:
+        if options.get("dbname") != database:
+            return really(cls, *args, **options)
         if line.cut:
             raise psycopg.OperationalError("nobody is there")
         line.opened += 1
