@@ -87,7 +87,9 @@ func (w *work) tell(what string, body object) (status int, answer object) {
 	if err != nil {
 		return 400, object{"detail": err.Error()}
 	}
-	response, err := send(context.Background(), "POST", "/"+w.InstanceID+"/"+what, text)
+	ctx, cancel := context.WithTimeout(context.Background(), inSeconds(w.Lease/3))
+	defer cancel()
+	response, err := send(ctx, "POST", "/"+w.InstanceID+"/"+what, text)
 	if err == nil {
 		err = read(response, &answer)
 	}

@@ -40,7 +40,8 @@ async function tell(work, what, body = {}) {
   try {
     const url = `${server}/v1/work/${work.instance_id}/${what}`;
     const text = JSON.stringify({ token: work.token, ...body });
-    const answer = await fetch(url, { method: "POST", headers, body: text });
+    const signal = AbortSignal.timeout((work.lease * 1000) / 3);
+    const answer = await fetch(url, { method: "POST", headers, body: text, signal });
     return { status: answer.status, ...(await answer.json()) };
   } catch (error) {
     return { status: 503, detail: String(error.cause ?? error) };

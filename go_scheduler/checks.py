@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from datetime import timedelta
 from typing import TYPE_CHECKING
 from uuid import UUID
@@ -16,8 +17,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 NAME_LIMIT = 200
-KEY_LIMIT = 2000
 """The most characters a definition's name, or a queue's, may have."""
+
+_ID = re.compile(
+    r"[\da-f]{8}(-[\da-f]{4}){3}-[\da-f]{12}|[\da-f]{32}", re.ASCII | re.IGNORECASE
+)
+
+KEY_LIMIT = 2000
+"""The most characters that the key of a definition may have."""
 
 NOTE_LIMIT = 10_000
 """The most characters that the note of a pause may have."""
@@ -206,11 +213,8 @@ def check_key(value: object) -> str:
 
 
 def parse_id(text: str) -> UUID | None:
-    """The id of a text; None: it is no id."""
-    try:
-        return UUID(text)
-    except ValueError:
-        return None
+    """The id of a text; None: it is no id, in neither of its two usual forms."""
+    return UUID(text) if _ID.fullmatch(text) else None
 
 
 def check_note(value: object) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+from contextlib import suppress
 from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -386,17 +387,25 @@ class HTTPTransport(Transport[Given]):
                 body["progress"], given.progress = progress, None
             what = "heartbeat" if by is None else "extend"
             try:
-                answer = await self.server.tell(given, what, **body)
-            except AwayError as error:
+                # One that is not answered is not to hold up the next, or the result.
+                async with asyncio.timeout(third):
+                    answer = await self.server.tell(given, what, **body)
+            except (AwayError, TimeoutError) as error:
                 if by is not None:
                     text = "%s gets no more time: %s"
-                    _LOG.warning(text, given.work.instance_id, error)
+                    _LOG.warning(text, given.work.instance_id, error or "no answer")
                 # The next heartbeat has it, if there is nothing newer by then.
                 if given.progress is None:
                     given.progress = progress
-                return min(given.pauses.next(error.seconds), third)
+                after = error.seconds if isinstance(error, AwayError) else 0.0
+                return min(given.pauses.next(after), third)
             except (LostError, GoSchedulerError) as error:
-                _LOG.warning("%s is lost: %s", given.work.instance_id, error)
+                id = given.work.instance_id
+                if progress is not None and isinstance(error, ConfigurationError):
+                    # Such as by a server that knows of no progress.
+                    _LOG.warning("the progress of %s is not taken: %s", id, error)
+                    return 0.0
+                _LOG.warning("%s is lost: %s", id, error)
                 given.lost = True
             else:
                 given.pauses.reset()
@@ -432,9 +441,10 @@ class HTTPTransport(Transport[Given]):
         # As often as heartbeats, which keep the instance from running elsewhere.
         loop, pauses = asyncio.get_running_loop(), Pauses(given.lease / 3)
         until = loop.time() + given.lease + self._beyond
-        # What the handler has asked for comes first.
-        async with given.asking:
-            pass
+        # What the handler has asked for comes first, if it is answered soon.
+        with suppress(TimeoutError):
+            async with asyncio.timeout(given.lease / 3), given.asking:
+                pass
         while True:
             try:
                 if ending.failure is not None:

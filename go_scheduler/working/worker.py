@@ -274,8 +274,9 @@ class Given:
         return True
 
     def tell(self, progress: JSON) -> None:
-        """Have it sent how far it has come."""
-        self._ask(self, None, progress)
+        """Have it sent how far it has come, unless it is lost."""
+        if not self.lost:
+            self._ask(self, None, progress)
 
     def complete_in(self, connection: object) -> bool:
         """Refuse: the store is elsewhere.
@@ -351,11 +352,11 @@ class Calling:
         # From now on nobody can cancel it.
         future.set_running_or_notify_cancel()
         self._busy += 1
-        if self._threads < self._busy:
-            self._threads += 1
-            _start("handler", self._work)
-        self._queue.put((given, future))
         try:
+            if self._threads < self._busy:
+                _start("handler", self._work)
+                self._threads += 1
+            self._queue.put((given, future))
             return await asyncio.wrap_future(future)
         finally:
             self._busy -= 1
@@ -448,8 +449,9 @@ class Calling:
     def _event_loop(self) -> asyncio.AbstractEventLoop:
         with self._lock:
             if self._loop is None:
-                self._loop = asyncio.new_event_loop()
-                _start("event loop", self._run_loop, self._loop)
+                loop = asyncio.new_event_loop()
+                _start("event loop", self._run_loop, loop)
+                self._loop = loop
             return self._loop
 
     def _run_loop(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -642,6 +644,9 @@ class Loop:
             timers.append(later(seconds + self._grace, self._ask, given, None, None))
         try:
             ending = await self._calling.call(given)
+        # No thread can be started, say: it has not been called, and failed.
+        except Exception as error:
+            ending = Ending(failure_of(error))
         finally:
             for each in timers:
                 each.cancel()
@@ -669,6 +674,8 @@ class Loop:
         # Coverage no longer follows this thread when its event loop has ended.
         except BaseException as error:  # pragma: no cover
             self.error = error
+            if not self._opened.done():
+                self._opened.set_exception(error)
         finally:  # pragma: no cover
             self._calling.stop()
             self._over.set_result(None)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import httpx
 import jwt
 from jwt import PyJWK
 from jwt.exceptions import (
@@ -142,7 +143,8 @@ class IssuerKeys:
         self._issuer = issuer
         self._clock = clock
         self._kept = max(kept, _RENEWED)
-        self._tls = tls
+        # Here, so that wrong certificates are told of at the start.
+        self._tls = httpx.create_ssl_context() if tls is None else tls
         # A thread of its own: an issuer that does not answer delays nothing else.
         self._thread = ThreadPoolExecutor(1, "go_scheduler keys")
         self._teller = LOG_ALONE.teller("http")

@@ -31,6 +31,7 @@ from go_scheduler.http.access.loopback import is_loopback, is_safe_url
 # In seconds. Callers of the API wait for the keys; an issuer takes longer for a token.
 _TIMEOUTS = {"GET": 5.0, "POST": 10.0}
 _MOST_BYTES = 256 * 1024
+_LONGEST_ANSWER = timedelta(seconds=10)
 _LONGEST = timedelta(days=10_000)
 
 
@@ -239,7 +240,8 @@ def fetch(
             client.stream(method, url, data=form) as answer,
         ):
             body = _read(answer)
-    except (httpx.HTTPError, httpx.InvalidURL) as error:
+    # An OSError: the certificates to trust cannot be read, say.
+    except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
         raise ProviderAwayError(f"{url} cannot be reached: {error}") from error
     try:
         found = json.loads(body)
@@ -261,9 +263,12 @@ def plain(value: object) -> str:
 
 
 def _read(answer: httpx.Response) -> bytes:
-    body = bytearray()
+    body, clock = bytearray(), SystemClock()
+    until = clock.elapsed() + _LONGEST_ANSWER
     for part in answer.iter_bytes():
         body += part
+        if clock.elapsed() > until:
+            raise ProviderAwayError(f"{answer.url} answers too slowly")
         if len(body) > _MOST_BYTES:
             raise LoginError(f"{answer.url} answers more than {_MOST_BYTES} bytes")
     return bytes(body)

@@ -283,6 +283,10 @@ def _check_is_no_type_here(here: Context, definition: TaskDefinition) -> None:
             )
 
 
+# What a path may have as it is.
+_UNQUOTED = "/:@!$&'()*+,;="
+
+
 class _Route(APIRoute):
     """Matches a path as it was sent: a key may have slashes, written as ``%2F``."""
 
@@ -291,7 +295,7 @@ class _Route(APIRoute):
         sent: bytes = scope.get("raw_path") or b""
         if b"%" not in sent:
             return super().matches(scope)
-        root = quote(scope.get("root_path", ""))
+        root = quote(scope.get("root_path", ""), safe=_UNQUOTED)
         as_sent = {**scope, "path": sent.decode("latin-1"), "root_path": root}
         match, found = super().matches(as_sent)
         if "id" in (given := found.get("path_params", {})):
@@ -317,6 +321,8 @@ async def create_definition(
     If another definition has its id, that is a conflict. If the same definition exists
     already, the answer is 200, so the request may be repeated.
     """
+    # First: who may not write there must not learn whether somebody has the key.
+    caller.check_queue(body.queue)
     now = here.clock.now()
     definition = await on_thread(body.definition, now, revision=0)
     if definition.named and is_restricted(caller):
@@ -352,6 +358,8 @@ async def put_definition(
     """
     if body.id not in (None, id):
         raise invalid("id", "it must be that of the path, or be left out")
+    # First, as for one that is created.
+    caller.check_queue(body.queue)
     path = request.path_params["id"]
     if body.key is None and parse_id(path) is None:
         body = body.model_copy(update={"key": path})
