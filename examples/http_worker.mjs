@@ -40,7 +40,7 @@ async function tell(work, what, body = {}) {
   try {
     const url = `${server}/v1/work/${work.instance_id}/${what}`;
     const text = JSON.stringify({ token: work.token, ...body });
-    const signal = AbortSignal.timeout((work.lease * 1000) / 3);
+    const signal = AbortSignal.timeout(Math.ceil((work.lease * 1000) / 3));
     const answer = await fetch(url, { method: "POST", headers, body: text, signal });
     return { status: answer.status, ...(await answer.json()) };
   } catch (error) {

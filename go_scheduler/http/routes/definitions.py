@@ -321,8 +321,6 @@ async def create_definition(
     If another definition has its id, that is a conflict. If the same definition exists
     already, the answer is 200, so the request may be repeated.
     """
-    # First: who may not write there must not learn whether somebody has the key.
-    caller.check_queue(body.queue)
     now = here.clock.now()
     definition = await on_thread(body.definition, now, revision=0)
     if definition.named and is_restricted(caller):
@@ -358,8 +356,6 @@ async def put_definition(
     """
     if body.id not in (None, id):
         raise invalid("id", "it must be that of the path, or be left out")
-    # First, as for one that is created.
-    caller.check_queue(body.queue)
     path = request.path_params["id"]
     if body.key is None and parse_id(path) is None:
         body = body.model_copy(update={"key": path})
