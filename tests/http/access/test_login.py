@@ -216,6 +216,15 @@ def test_a_server_says_who_gives_tokens(oidc: Provider) -> None:
             assert is_problem(http.get(METADATA), 404, "no-issuer")
 
 
+def test_an_issuer_that_answers_drop_by_drop_is_away(
+    oidc: Provider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = "go_scheduler.http.access.login"
+    monkeypatch.setattr(f"{module}._LONGEST_ANSWER", timedelta(seconds=-1))
+    with pytest.raises(ProviderAwayError, match="answers too slowly"):
+        LoginProvider.discover(oidc.issuer, tls=TLS)
+
+
 def test_a_login_that_cannot_be_is_refused(house: House) -> None:
     house.oidc.answers[METADATA] = {}
     wrong: list[tuple[str, dict[str, str], str]] = [

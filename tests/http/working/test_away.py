@@ -289,6 +289,53 @@ def test_progress_that_the_server_did_not_hear_is_in_the_next_heartbeat(
     assert [each.get("progress") for each in bodies] == [[1], [1], None]
 
 
+def test_a_heartbeat_without_an_answer_holds_up_no_result(server: Scripted) -> None:
+    beats = threading.Event()
+    server.say("work", (200, {"work": [ITEM | {"lease": 0.6}]}))
+    server.say("complete", (200, DONE))
+    with working(server, lambda _: beats.wait(FAILED_AFTER)):
+        server.next("heartbeat")
+        server.next("heartbeat")
+        beats.set()
+        server.next("complete")
+
+
+def test_progress_that_is_refused_costs_nothing_else(
+    server: Scripted, caplog: pytest.LogCaptureFixture
+) -> None:
+    told = threading.Event()
+
+    def handler(_: Work) -> None:
+        tell_progress(1)
+        assert told.wait(FAILED_AFTER)
+
+    server.say("work", (200, {"work": [ITEM | {"lease": 0.6}]}))
+    refused = (422, PROBLEM | {"status": 422})
+    server.say("heartbeat", refused, *[(200, {"answer": "go_on"})] * 9)
+    server.say("complete", (200, DONE))
+    with working(server, handler):
+        server.next("heartbeat")
+        server.next("heartbeat")
+        told.set()
+        server.next("complete")
+    assert "the progress of" in caplog.text
+    assert "is lost" not in caplog.text
+
+
+def test_a_call_for_which_no_thread_can_be_started_has_failed(
+    server: Scripted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr("go_scheduler.working.worker._start", refuse)
+    server.say("work", (200, WORK))
+    server.say("error", (200, {}))
+    with working(server, print):
+        _, body = server.next("error")
+    assert "can't start new thread" in body["message"]
+
+
 @pytest.mark.parametrize("status", [409, 403])
 def test_a_run_for_which_more_time_is_refused_is_lost(
     server: Scripted, status: int
