@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
-from sqlalchemy import make_url
 
 from go_scheduler.stores.postgresql.store import PostgreSQLStore
 from go_scheduler.stores.sql.database import Lane
@@ -33,16 +33,17 @@ class Line:
 
 
 @pytest.fixture
-def line(monkeypatch: pytest.MonkeyPatch, postgresql_url: str) -> Line:
-    """Notes what is opened to this database from now on.
+def line(monkeypatch: pytest.MonkeyPatch) -> Line:
+    """Notes what this test's thread opens from now on.
 
-    What another test has left behind may open a connection at any time.
+    A thread that another test has left behind may open a connection at any time, as
+    when this test has killed all that are open.
     """
-    line, database = Line(), make_url(postgresql_url).database
+    line, own = Line(), get_ident()
     really = psycopg.Connection.connect.__func__  # type: ignore[attr-defined]
 
     def connect(cls: type[Any], *args: Any, **options: Any) -> Any:
-        if options.get("dbname") != database:
+        if get_ident() != own:
             return really(cls, *args, **options)
         if line.cut:
             raise psycopg.OperationalError("nobody is there")
