@@ -13,8 +13,8 @@ from uuid import uuid4
 from go_scheduler.cleanup import Cleanup
 from go_scheduler.clock import StoreClock
 from go_scheduler.errors import StoreError
+from go_scheduler.events import NodeStarted, NodeStopped
 from go_scheduler.events.event_bus import LOG_ALONE, Events
-from go_scheduler.events.node_events import NodeStarted, NodeStopped
 from go_scheduler.firing.creation import Creation
 from go_scheduler.health import Health, LoopHealth
 from go_scheduler.node_health import HintedLooks, UnservedQueues

@@ -6,8 +6,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from go_scheduler.clock import ZERO, DrivingClock
+from go_scheduler.events import QueueUnserved
 from go_scheduler.events.event_bus import LOG_ALONE, Events
-from go_scheduler.events.node_events import QueueUnserved
 from go_scheduler.stores.hints import News
 from go_scheduler.ticking.ticker import Ticker
 

@@ -17,7 +17,7 @@ from go_scheduler.errors import (
     ConflictError,
     TaskDefinitionNotFoundError,
 )
-from go_scheduler.events.definition_events import InstancesBackfilled
+from go_scheduler.events import InstancesBackfilled
 from go_scheduler.events.event import of_definition
 from go_scheduler.models.values import changed
 from go_scheduler.policies.overlap import check_overlap

@@ -10,7 +10,7 @@ from go_scheduler.checks import check_name, check_type, check_version
 from go_scheduler.client.arguments import several
 from go_scheduler.client.scheduling import Scheduling, aput_prepared, put_prepared
 from go_scheduler.errors import ConfigurationError
-from go_scheduler.events.definition_events import (
+from go_scheduler.events import (
     Change,
     DeclarationOutdated,
     DefinitionDeleted,

@@ -21,7 +21,7 @@ from go_scheduler.client.awaitable import awaitable
 from go_scheduler.client.pages import ListOrder, page_of, read_cursor
 from go_scheduler.client.store_access import StoreAccess
 from go_scheduler.errors import ConfigurationError, TaskDefinitionNotFoundError
-from go_scheduler.events.definition_events import Change, DefinitionDeleted
+from go_scheduler.events import Change, DefinitionDeleted
 from go_scheduler.models import DefinitionState, Deleted, TaskDefinition
 from go_scheduler.running.withdrawing import Kind
 from go_scheduler.stores.filters import (

@@ -32,12 +32,12 @@ from go_scheduler.errors import (
     TaskInstanceNotFoundError,
     TaskInstanceStateError,
 )
-from go_scheduler.events.event import of_instance
-from go_scheduler.events.instance_events import (
+from go_scheduler.events import (
     InstanceCancelRequested,
     InstanceFinished,
     InstanceReopened,
 )
+from go_scheduler.events.event import of_instance
 from go_scheduler.models import (
     Cancelled,
     Extension,

@@ -15,7 +15,7 @@ from go_scheduler.client.declaring import Declaring
 from go_scheduler.client.store_access import StoreAccess
 from go_scheduler.clock import ZERO
 from go_scheduler.errors import ConfigurationError, TaskDefinitionNotFoundError
-from go_scheduler.events.definition_events import InstanceAdded, InstanceSkipped
+from go_scheduler.events import InstanceAdded, InstanceSkipped
 from go_scheduler.events.event import of_definition
 from go_scheduler.formatting import shown
 from go_scheduler.handlers.registry import HandlerRegistry

@@ -19,7 +19,7 @@ from go_scheduler.errors import (
     InvalidTriggerError,
     ScheduleWarning,
 )
-from go_scheduler.events.definition_events import DefinitionScheduled
+from go_scheduler.events import DefinitionScheduled
 from go_scheduler.events.event import of_definition
 from go_scheduler.formatting import shown
 from go_scheduler.json import freeze

@@ -8,10 +8,9 @@ from uuid import UUID
 
 from go_scheduler.checks import check_made, check_trace_context, check_type
 from go_scheduler.client.awaitable import awaitable
-from go_scheduler.events.definition_events import Change, DefinitionChanged
-from go_scheduler.events.event import of_definition
+from go_scheduler.events import Change, DefinitionChanged
+from go_scheduler.events.event import Instrument, Put, of_definition
 from go_scheduler.events.event_bus import LOG_ALONE, Events, Teller
-from go_scheduler.events.listening import Instrument, Put
 from go_scheduler.running.withdrawing import Edit, Kind, withdraw
 from go_scheduler.stores.base import Store, transactional
 from go_scheduler.stores.filters import DefinitionFilter

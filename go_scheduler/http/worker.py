@@ -20,7 +20,7 @@ from go_scheduler.errors import (
     GoSchedulerError,
     StoreUnavailableError,
 )
-from go_scheduler.events.listening import Instrument
+from go_scheduler.events.event import Instrument
 from go_scheduler.formatting import shown
 from go_scheduler.http.access.loopback import check_safe_url
 from go_scheduler.http.remote_errors import error_of

@@ -32,7 +32,7 @@ from uuid import UUID, uuid4
 from go_scheduler.checks import check_at_least, check_name, check_takes_one, check_type
 from go_scheduler.clock import ZERO, SystemClock
 from go_scheduler.errors import ConfigurationError, SchedulerStateError
-from go_scheduler.events.listening import Instrument
+from go_scheduler.events.event import Instrument
 from go_scheduler.formatting import shown
 from go_scheduler.handlers.registry import (
     HandlerRegistry,

@@ -12,9 +12,9 @@ from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from go_scheduler.errors import SchedulerStateError
+from go_scheduler.events import ResultLost
 from go_scheduler.events.event import of_instance
 from go_scheduler.events.event_bus import LOG_ALONE, Events
-from go_scheduler.events.instance_events import ResultLost
 from go_scheduler.formatting import shown
 from go_scheduler.handlers.registry import HandlerRegistry, refuse_generator
 from go_scheduler.running.calling.calls import Calls, await_here
