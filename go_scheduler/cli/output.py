@@ -16,8 +16,7 @@ import typer
 from go_scheduler.cli.options import ExitCode
 from go_scheduler.errors import ConfigurationError, GoSchedulerError
 from go_scheduler.formatting import safe, write_duration
-from go_scheduler.models import NodeInfo, TaskDefinition, TaskInstance
-from go_scheduler.models.definition import POLICIES
+from go_scheduler.models import POLICIES, NodeInfo, TaskDefinition, TaskInstance
 from go_scheduler.triggers.base import Trigger
 from go_scheduler.triggers.trigger_timeouts import describe_with_zone
 

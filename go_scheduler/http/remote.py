@@ -41,12 +41,12 @@ from go_scheduler.models import (
     Counted,
     Deleted,
     NodeInfo,
+    Skipped,
     State,
     TaskDefinition,
     TaskInstance,
     TaskRun,
 )
-from go_scheduler.models.instance import Skipped
 from go_scheduler.policies import RetryPolicy
 from go_scheduler.stores.filters import all_items
 from go_scheduler.triggers import OnDemandTrigger, PreviewedTime, load_trigger

@@ -41,8 +41,12 @@ from go_scheduler.handlers.registry import (
     refuse_generator,
 )
 from go_scheduler.json import JSON, freeze, write_value
-from go_scheduler.models import RESULT_LIMIT, TaskDefinition, TaskInstance
-from go_scheduler.models.definition import METADATA_LIMIT
+from go_scheduler.models import (
+    METADATA_LIMIT,
+    RESULT_LIMIT,
+    TaskDefinition,
+    TaskInstance,
+)
 from go_scheduler.run import HandedOn, enter_run, leave_run, run_here
 from go_scheduler.running.defaults import GRACE
 from go_scheduler.running.outcomes import failure_of

@@ -24,8 +24,7 @@ from go_scheduler.formatting import shown
 from go_scheduler.http.problems import invalid
 from go_scheduler.http.routes.visibility import seen_definition, seen_why
 from go_scheduler.json import write_instant
-from go_scheduler.models import DefinitionState, TaskDefinition
-from go_scheduler.models.definition import POLICIES
+from go_scheduler.models import POLICIES, DefinitionState, TaskDefinition
 from go_scheduler.policies import CatchUp, RetryPolicy
 from go_scheduler.triggers.previews import PreviewedTime, preview
 from go_scheduler.triggers.trigger_timeouts import ask
