@@ -22,8 +22,7 @@ from go_scheduler.cli.options import (
 )
 from go_scheduler.cli.output import confirm
 from go_scheduler.cli.resolve import NoneMeantError, definition_meant, near_name
-from go_scheduler.client.arguments import MOST_LISTED
-from go_scheduler.client.pages import Page
+from go_scheduler.client.arguments import MOST_LISTED, Page
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.formatting import shown
 from go_scheduler.models import DefinitionState, State, TaskDefinition, TaskInstance

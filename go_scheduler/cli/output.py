@@ -47,7 +47,7 @@ def json_of(value: object) -> Mapping[str, Any]:
     if isinstance(value, Mapping):
         return value
     # Imported here, as it takes long.
-    from go_scheduler.client.backfilling import Backfill
+    from go_scheduler.client.on_demand import Backfill
     from go_scheduler.http.bodies import definitions, instances
     from go_scheduler.triggers.previews import PreviewedTime
     from go_scheduler.why.answer import Why

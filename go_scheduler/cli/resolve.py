@@ -10,7 +10,7 @@ from uuid import UUID
 
 from go_scheduler.checks import parse_id
 from go_scheduler.cli.output import at, described
-from go_scheduler.client.pages import from_id
+from go_scheduler.client.arguments import from_id
 from go_scheduler.errors import (
     ConfigurationError,
     GoSchedulerError,

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from go_scheduler.checks import check_definition_id, check_note, check_type
 from go_scheduler.client.arguments import (
+    ListOrder,
     batches,
     check_limit,
     check_searched,
@@ -15,11 +16,11 @@ from go_scheduler.client.arguments import (
     metadata_query,
     one_of,
     only,
+    page_of,
+    read_cursor,
     whose,
 )
-from go_scheduler.client.awaitable import awaitable
-from go_scheduler.client.pages import ListOrder, page_of, read_cursor
-from go_scheduler.client.store_access import StoreAccess
+from go_scheduler.client.store_access import StoreAccess, awaitable
 from go_scheduler.errors import ConfigurationError, TaskDefinitionNotFoundError
 from go_scheduler.events import Change, DefinitionDeleted
 from go_scheduler.models import DefinitionState, Deleted, TaskDefinition
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence, Set
     from uuid import UUID
 
-    from go_scheduler.client.pages import Page
+    from go_scheduler.client.arguments import Page
     from go_scheduler.json import JSON
 
 

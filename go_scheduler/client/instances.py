@@ -15,16 +15,17 @@ from go_scheduler.checks import (
     check_type,
 )
 from go_scheduler.client.arguments import (
+    ListOrder,
     check_limit,
     check_most,
     check_searched,
     one_of,
+    page_of,
+    read_cursor,
     whose,
 )
-from go_scheduler.client.awaitable import awaitable
-from go_scheduler.client.pages import ListOrder, page_of, read_cursor
 from go_scheduler.client.scheduling import next_after_end
-from go_scheduler.client.store_access import StoreAccess
+from go_scheduler.client.store_access import StoreAccess, awaitable
 from go_scheduler.clock import ZERO
 from go_scheduler.errors import (
     ConfigurationError,
@@ -57,7 +58,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
     from datetime import datetime, timedelta
 
-    from go_scheduler.client.pages import Page
+    from go_scheduler.client.arguments import Page
     from go_scheduler.events.event import Event
     from go_scheduler.json import JSON
     from go_scheduler.models import TaskRun

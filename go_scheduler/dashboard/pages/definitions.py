@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from go_scheduler.checks import PRIORITIES
-from go_scheduler.client.awaitable import on_thread
+from go_scheduler.client.store_access import on_thread
 from go_scheduler.dashboard import request
 from go_scheduler.dashboard.request import LISTED, change, page, theirs
 from go_scheduler.dashboard.timeline import (
