@@ -50,7 +50,7 @@ def json_of(value: object) -> Mapping[str, Any]:
     from go_scheduler.client.on_demand import Backfill
     from go_scheduler.http.bodies import definitions, instances
     from go_scheduler.triggers.previews import PreviewedTime
-    from go_scheduler.why.answer import Why
+    from go_scheduler.why import Why
 
     answers: Mapping[type, Any] = {
         TaskDefinition: definitions.DefinitionAnswer,

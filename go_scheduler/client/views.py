@@ -76,8 +76,7 @@ if TYPE_CHECKING:
     from go_scheduler.stores.base import Store
     from go_scheduler.stores.messages import NodeContact
     from go_scheduler.triggers.base import Trigger
-    from go_scheduler.why.answer import Why
-    from go_scheduler.why.deciding import Facts
+    from go_scheduler.why import Facts, Why
 
 
 _LOOKED_AT = 500
@@ -559,7 +558,7 @@ class Views(StoreAccess):
             ConfigurationError: An argument is wrong.
         """
         # Imported when first used: it loads triggers that not everybody uses.
-        from go_scheduler.why.deciding import about, why_gone, why_now, why_then
+        from go_scheduler.why import about, why_gone, why_now, why_then
 
         check_definition_id(definition_id)
         check_type("machines", machines, bool)
@@ -682,7 +681,7 @@ class Views(StoreAccess):
         instances: Sequence[TaskInstance],
         machines: bool,
     ) -> Facts:
-        from go_scheduler.why.deciding import Facts
+        from go_scheduler.why import Facts
 
         slots = (slot_taken_by(each) for each in instances if each.parked)
         slot = next(filter(None, slots), None)

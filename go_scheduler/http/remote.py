@@ -50,7 +50,7 @@ from go_scheduler.models import (
 from go_scheduler.policies import RetryPolicy
 from go_scheduler.stores.filters import all_items
 from go_scheduler.triggers import OnDemandTrigger, PreviewedTime, load_trigger
-from go_scheduler.why.answer import Why
+from go_scheduler.why import Why
 
 if TYPE_CHECKING:
     from collections.abc import (

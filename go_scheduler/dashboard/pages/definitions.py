@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from go_scheduler.client import Client
     from go_scheduler.dashboard.request import PageRequest
-    from go_scheduler.why.answer import Why
+    from go_scheduler.why import Why
 
 
 MOST_ROWS = 10
