@@ -8,9 +8,9 @@ import typer
 
 from go_scheduler.cli.commands.adding import RunPolicies
 from go_scheduler.cli.connection import Where
-from go_scheduler.cli.filters import pages
 from go_scheduler.cli.options import Json, Limit, argument, grouped, object_of, text
 from go_scheduler.cli.output import note, print_all, print_one, runs_where, type_lines
+from go_scheduler.cli.selecting import pages
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
