@@ -11,7 +11,7 @@ from warnings import warn
 from go_scheduler.argument_hints import write_instead
 from go_scheduler.checks import check_name, check_type, check_version
 from go_scheduler.client.arguments import several
-from go_scheduler.client.store_access import StoreAccess, on_thread, run_sync_of
+from go_scheduler.client.store_access import StoreAccess, await_within, on_thread
 from go_scheduler.errors import (
     ConfigurationError,
     GoSchedulerError,
@@ -46,7 +46,7 @@ from go_scheduler.triggers.base import (
 from go_scheduler.triggers.stored import dump_trigger, load_trigger
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence, Set
+    from collections.abc import Iterable, Sequence, Set
     from datetime import datetime
     from uuid import UUID
 
@@ -54,7 +54,6 @@ if TYPE_CHECKING:
 
 
 _Prepared = TypeVar("_Prepared")
-_Put = TypeVar("_Put")
 _REMOVED = get_args(Removed)
 
 
@@ -156,46 +155,16 @@ def _check_storable(trigger: Trigger, given: Trigger) -> None:
         )
 
 
-def put_prepared(
-    prepare: Callable[..., tuple[_Prepared, Sequence[str]]],
-    put: Callable[[_Prepared, object], _Put],
-    connection: object,
-) -> _Put:
-    """Prepare definitions, warn their author of odd triggers, and put them.
-
-    Args:
-        prepare: Called with ``joins``: whether there is a transaction of the user's.
-        put: Called with what was prepared, and the connection.
-        connection: The user's; None: there is no transaction.
-    """
-    prepared, odd = prepare(joins=connection is not None)
-    _warn_author(odd)
-    return put(prepared, connection)
-
-
-async def aput_prepared(
-    name: str,
-    prepare: Callable[..., tuple[_Prepared, Sequence[str]]],
-    put: Callable[[_Prepared, object], _Put],
-    connection: object,
-) -> _Put:
-    """Await what ``put_prepared`` does; ``name`` is the call, for errors."""
-    run_sync = None if connection is None else run_sync_of(connection, name)
-    prepared, odd = await on_thread(prepare, joins=run_sync is not None)
-    _warn_author(odd)
-    if run_sync is None:
-        return await on_thread(put, prepared, None)
-    return await run_sync(partial(put, prepared))
-
-
-def _warn_author(odd: Sequence[str]) -> None:
-    """Warn at the line where the user called: four calls above this one."""
-    for text in odd if WARNS.get() else ():
-        warn(text, ScheduleWarning, stacklevel=5)
-
-
 WARNS: ContextVar[bool] = ContextVar("WARNS", default=True)
 """Whether odd triggers cause a Python warning; not if the sender is told."""
+
+
+def _warned(prepared: tuple[_Prepared, Sequence[str]]) -> _Prepared:
+    """What was prepared, after its author was warned of what is odd about it."""
+    for text in prepared[1] if WARNS.get() else ():
+        # At the line where the user called, three calls above this one.
+        warn(text, ScheduleWarning, stacklevel=4)
+    return prepared[0]
 
 
 class Scheduling(StoreAccess):
@@ -245,8 +214,9 @@ class Scheduling(StoreAccess):
         Warns:
             ScheduleWarning: The trigger is one that people often do not mean.
         """
-        prepare = partial(self._prepare, "schedule", [definition])
-        return put_prepared(prepare, self._put, connection)[0]
+        joins = connection is not None
+        prepared = _warned(self._prepare("schedule", [definition], joins=joins))
+        return self._put(prepared, connection)[0]
 
     @write_instead("scheduler.schedule_all([definition])")
     def schedule_all(
@@ -272,9 +242,9 @@ class Scheduling(StoreAccess):
         Warns:
             ScheduleWarning: The trigger of one is one that people often do not mean.
         """
-        given = several("definitions", definitions)
-        prepare = partial(self._prepare, "schedule_all", given)
-        return put_prepared(prepare, self._put, connection)
+        given, joins = several("definitions", definitions), connection is not None
+        prepared = _warned(self._prepare("schedule_all", given, joins=joins))
+        return self._put(prepared, connection)
 
     @write_instead("await scheduler.aschedule(TaskDefinition(trigger=trigger))")
     async def aschedule(
@@ -288,7 +258,9 @@ class Scheduling(StoreAccess):
                 in autocommit.
         """
         prepare = partial(self._prepare, "schedule", [definition])
-        return (await aput_prepared("schedule", prepare, self._put, connection))[0]
+        prepared = _warned(await on_thread(prepare, joins=connection is not None))
+        put = partial(self._put, prepared)
+        return (await await_within(connection, put, "schedule"))[0]
 
     @write_instead("await scheduler.aschedule_all([definition])")
     async def aschedule_all(
@@ -300,9 +272,12 @@ class Scheduling(StoreAccess):
             definitions: What to run, and when; each id once.
             connection: As for ``aschedule``.
         """
-        given = several("definitions", definitions)
-        prepare = partial(self._prepare, "schedule_all", given)
-        return await aput_prepared("schedule_all", prepare, self._put, connection)
+        prepare = partial(
+            self._prepare, "schedule_all", several("definitions", definitions)
+        )
+        prepared = _warned(await on_thread(prepare, joins=connection is not None))
+        put = partial(self._put, prepared)
+        return await await_within(connection, put, "schedule_all")
 
     def _prepare(
         self, operation: str, definitions: Sequence[TaskDefinition], *, joins: bool
@@ -426,15 +401,15 @@ class Scheduling(StoreAccess):
         Warns:
             ScheduleWarning: The trigger of one is one that people often do not mean.
         """
-        prepare = partial(
-            self._declaration,
+        prepared = self._declaration(
             several("definitions", definitions),
             owner,
             version=version,
             removed=removed,
             adopt=adopt,
+            joins=connection is not None,
         )
-        return put_prepared(prepare, self._declare, connection)
+        return self._declare(_warned(prepared), connection)
 
     @write_instead('await scheduler.adeclare([definition], owner="shop")')
     async def adeclare(
@@ -451,15 +426,17 @@ class Scheduling(StoreAccess):
 
         Its ``connection`` is one as for ``aschedule``.
         """
-        prepare = partial(
+        prepared = await on_thread(
             self._declaration,
             several("definitions", definitions),
             owner,
             version=version,
             removed=removed,
             adopt=adopt,
+            joins=connection is not None,
         )
-        return await aput_prepared("declare", prepare, self._declare, connection)
+        declare = partial(self._declare, _warned(prepared))
+        return await await_within(connection, declare, "declare")
 
     def _declaration(
         self,

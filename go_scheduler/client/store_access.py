@@ -19,7 +19,6 @@ from go_scheduler.stores.filters import DefinitionFilter
 
 if TYPE_CHECKING:
     from collections.abc import (
-        Awaitable,
         Callable,
         Collection,
         Coroutine,
@@ -52,11 +51,26 @@ async def on_thread(call: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs)
     return await asyncio.get_running_loop().run_in_executor(THREADS.get(), in_context)
 
 
-class RunSync(Protocol):
-    """The ``run_sync`` of an ``AsyncSession`` or ``AsyncConnection``."""
+async def await_within(connection: Any, call: Callable[[object], _T], name: str) -> _T:
+    """Await a call that takes a sync connection, or None: then it is on a thread.
 
-    def __call__(self, call: Callable[[Any], _T]) -> Awaitable[_T]:
-        """Call the function with the sync connection behind this one."""
+    Args:
+        connection: The user's async connection; None: there is none.
+        call: Called with the sync connection behind that one.
+        name: The user's call for a sync one.
+
+    Raises:
+        ConfigurationError: It is no async connection.
+    """
+    if connection is None:
+        return await on_thread(call, None)
+    if not hasattr(connection, "run_sync"):
+        raise ConfigurationError(
+            "connection must be a SQLAlchemy AsyncConnection or AsyncSession, not of"
+            f" type {type(connection).__name__}: with that one, call {name}()"
+        )
+    answer: _T = await connection.run_sync(call)
+    return answer
 
 
 def awaitable(
@@ -68,40 +82,17 @@ def awaitable(
     """
 
     async def call(self: _Self, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
-        if (connection := kwargs.get("connection")) is None:
-            return await on_thread(method, self, *args, **kwargs)
-        run_sync = run_sync_of(connection, method.__name__)
-
         def join(joined: object) -> _T:
-            kwargs["connection"] = joined
+            if joined is not None:
+                kwargs["connection"] = joined
             return method(self, *args, **kwargs)
 
-        return await run_sync(join)
+        return await await_within(kwargs.get("connection"), join, method.__name__)
 
     update_wrapper(call, method)
     call.__name__ = f"a{method.__name__}"
     call.__doc__ = f"Await what ``{method.__name__}`` does; see there."
     return call
-
-
-def run_sync_of(connection: object, name: str) -> RunSync:
-    """The ``run_sync`` of a user's async connection.
-
-    Args:
-        connection: The user's.
-        name: The call for a sync one.
-
-    Raises:
-        ConfigurationError: It is none.
-    """
-    found = getattr(connection, "run_sync", None)
-    if found is None:
-        raise ConfigurationError(
-            "connection must be a SQLAlchemy AsyncConnection or AsyncSession, not of"
-            f" type {type(connection).__name__}: with that one, call {name}()"
-        )
-    run_sync: RunSync = found
-    return run_sync
 
 
 CARRIED: ContextVar[str | None] = ContextVar("CARRIED", default=None)
