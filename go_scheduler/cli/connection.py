@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeAlias, Union
 
-from go_scheduler.cli.options import text
+from go_scheduler.cli.options import Config, text
 from go_scheduler.client import Client
 from go_scheduler.errors import ConfigurationError, StoreError
 from go_scheduler.http.remote_errors import CallerError
@@ -19,27 +19,9 @@ if TYPE_CHECKING:
     from go_scheduler.http.remote import Remote
 
 Connected: TypeAlias = Union[Client, "Remote"]
-PANEL = "Where"
 _MIGRATES = ("sqlite", "postgresql", "cockroachdb")
 
-_Store = Annotated[
-    str | None,
-    text(
-        "The store, such as sqlite:///jobs.db, postgresql://host/database or"
-        " redis://host; else GO_SCHEDULER_STORE.",
-        metavar="URL",
-        panel=PANEL,
-    ),
-]
-_Config = Annotated[
-    Path | None,
-    text(
-        "The configuration file; default: ./go_scheduler.yaml,"
-        " then the one in ~/.config/go_scheduler.",
-        metavar="FILE",
-        panel=PANEL,
-    ),
-]
+_Url = Annotated[str | None, text(metavar="URL")]
 
 
 class SchemaBehindError(StoreError):
@@ -48,19 +30,19 @@ class SchemaBehindError(StoreError):
 
 @dataclass(frozen=True, kw_only=True)
 class Where:
-    """The store or the server that a command is about."""
+    """The store or the server that a command is about.
 
-    store: _Store = None
-    server: Annotated[
-        str | None,
-        text(
-            "The server, such as http://127.0.0.1:8710, instead of a store; else"
-            " GO_SCHEDULER_SERVER.",
-            metavar="URL",
-            panel=PANEL,
-        ),
-    ] = None
-    config: _Config = None
+    Attributes:
+        store: The store, such as sqlite:///jobs.db, postgresql://host/database or
+            redis://host; else GO_SCHEDULER_STORE.
+        server: The server, such as http://127.0.0.1:8710, instead of a store; else
+            GO_SCHEDULER_SERVER.
+    """
+
+    PANEL = "Where"
+    store: _Url = None
+    server: _Url = None
+    config: Config = None
 
     @contextmanager
     def client(self, *, migrates: bool = False) -> Iterator[Connected]:
@@ -112,10 +94,16 @@ class Where:
 
 @dataclass(frozen=True, kw_only=True)
 class WhichStore:
-    """The store of a command that no server can do."""
+    """The store of a command that no server can do.
 
-    store: _Store = None
-    config: _Config = None
+    Attributes:
+        store: The store, such as sqlite:///jobs.db, postgresql://host/database or
+            redis://host; else GO_SCHEDULER_STORE.
+    """
+
+    PANEL = "Where"
+    store: _Url = None
+    config: Config = None
 
     def url(self) -> str:
         """The URL of the store.

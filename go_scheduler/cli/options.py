@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import inspect
 import json
+import re
+from copy import copy
 from dataclasses import fields, is_dataclass
 from datetime import datetime
 from enum import IntEnum
 from functools import update_wrapper
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin
 
 import typer
 
@@ -23,17 +25,24 @@ from go_scheduler.formatting import read_duration, shown
 from go_scheduler.http.remote_errors import NotAllowedError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from datetime import timedelta
 
     from go_scheduler.json import JSON
 
 
-def grouped(function: Callable[..., None]) -> Callable[..., None]:
-    """Decorate a command whose parameters include groups of options.
+_ITEM = re.compile(r"^ {4}(\w+): (.*(?:\n {5,}.*)*)", re.MULTILINE)
+"""A name, and what is said of it, on one or more lines."""
 
-    A group is a dataclass; the annotation of each field defines an option.
+
+def documented(function: Callable[..., None]) -> Callable[..., None]:
+    """Decorate a command: its docstring says what each of its options is.
+
+    A parameter that is annotated with a dataclass stands for a group of options, one
+    for each field. ``Attributes`` of the group say what they are; a group may have a
+    ``PANEL``, a heading in the help.
     """
+    about, helps = _read(function)
     parameters = inspect.signature(function).parameters.values()
     groups: dict[str, Any] = {
         each.name: each.annotation
@@ -47,27 +56,54 @@ def grouped(function: Callable[..., None]) -> Callable[..., None]:
             given[name] = group(**options)
         function(**given)
 
+    found: list[inspect.Parameter] = []
+    for each in parameters:
+        if each.name in groups:
+            found += _options_of(groups[each.name])
+        else:
+            found.append(_option(each, helps))
     update_wrapper(call, function)
     # Otherwise inspect would read the signature of the wrapped function.
     del call.__wrapped__  # type: ignore[attr-defined]
+    call.__doc__ = about
     call.__annotations__ = {}
-    call.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-        [
-            option.replace(kind=inspect.Parameter.KEYWORD_ONLY)
-            for each in parameters
-            for option in _options(each)
-        ]
-    )
+    call.__signature__ = inspect.Signature(found)  # type: ignore[attr-defined]
     return call
 
 
-def _options(parameter: inspect.Parameter) -> Iterator[inspect.Parameter]:
-    group = parameter.annotation
-    if not is_dataclass(group):
-        yield parameter
-        return
-    made: Any = group
-    yield from inspect.signature(made).parameters.values()
+def _read(documented: object) -> tuple[str, dict[str, str]]:
+    """Split a docstring: what it says of the whole, and of each option."""
+    text = inspect.cleandoc(documented.__doc__ or "")
+    about, *options = re.split(r"^(?:Args|Attributes):\n", text, flags=re.MULTILINE)
+    items = _ITEM.findall("".join(options))
+    return about.strip(), {name: " ".join(said.split()) for name, said in items}
+
+
+def _options_of(group: Any) -> Sequence[inspect.Parameter]:
+    helps: dict[str, str] = {}
+    for base in reversed(group.__mro__):
+        helps |= _read(base)[1]
+    panel = getattr(group, "PANEL", None)
+    options = inspect.signature(group).parameters.values()
+    return [_option(each, helps, panel) for each in options]
+
+
+def _option(
+    parameter: inspect.Parameter, helps: Mapping[str, str], panel: str | None = None
+) -> inspect.Parameter:
+    """The parameter, as Typer wants it."""
+    kind, info = parameter.annotation, typer.Option()
+    if get_origin(kind) is Annotated:
+        kind, info = get_args(kind)
+        info = copy(info)
+    if kind is not typer.Context:
+        info.help = info.help or helps[parameter.name]
+        info.rich_help_panel = panel
+        # Typer has the first name of an option as its default.
+        if kind is bool and info.default is ...:
+            info.param_decls = (f"--{parameter.name.replace('_', '-')}",)
+        kind = Annotated[kind, info]
+    return parameter.replace(annotation=kind, kind=inspect.Parameter.KEYWORD_ONLY)
 
 
 def instant_of(text: str | None, option: str) -> datetime | None:
@@ -139,16 +175,12 @@ def pairs_of(texts: Sequence[str] | None, option: str) -> Mapping[str, str]:
     return found
 
 
-def text(
-    help: str, *names: str, metavar: str | None = None, panel: str | None = None
-) -> Any:
+def text(*names: str, metavar: str | None = None, help: str | None = None) -> Any:
     """An option without a default in its help."""
-    return typer.Option(
-        *names, help=help, metavar=metavar, rich_help_panel=panel, show_default=False
-    )
+    return typer.Option(*names, help=help, metavar=metavar, show_default=False)
 
 
-def argument(help: str, metavar: str | None = None) -> Any:
+def argument(metavar: str | None = None, help: str | None = None) -> Any:
     """An argument without a default in its help."""
     return typer.Argument(metavar=metavar, help=help, show_default=False)
 
@@ -163,47 +195,49 @@ Yes = Annotated[
 Definition = Annotated[
     str,
     argument(
-        "Its id or key, the beginning of its id, or a name that only it has.",
         "DEFINITION",
+        "Its id or key, the beginning of its id, or a name that only it has.",
     ),
 ]
 Definitions = Annotated[
     list[str] | None,
     argument(
-        "Ids or keys, beginnings of ids, or names that only one definition has.",
         "[DEFINITION]...",
+        "Ids or keys, beginnings of ids, or names that only one definition has.",
     ),
 ]
 Instances = Annotated[
-    list[str] | None, argument("Ids, or beginnings of ids.", "[INSTANCE]...")
+    list[str] | None, argument("[INSTANCE]...", "Ids, or beginnings of ids.")
 ]
 Handler = Annotated[
     str,
     argument(
-        "A handler or a registry of handlers, such as myapp.jobs:registry.",
         "MODULE:NAME",
+        "A handler or a registry of handlers, such as myapp.jobs:registry.",
     ),
 ]
 Config = Annotated[
     Path | None,
     text(
-        "The configuration file; default: ./go_scheduler.yaml,"
-        " then the one in ~/.config/go_scheduler.",
         metavar="FILE",
+        help="The configuration file; default: ./go_scheduler.yaml,"
+        " then the one in ~/.config/go_scheduler.",
     ),
 ]
-Host = Annotated[str | None, text("The address to listen on.")]
-Port = Annotated[int | None, text("The port; 0: any that is free.")]
-Name = Annotated[str | None, text("Only those with this name.")]
-Queue = Annotated[str | None, text("Only those in this queue.")]
+Host = Annotated[str | None, text(help="The address to listen on.")]
+Port = Annotated[int | None, text(help="The port; 0: any that is free.")]
+Name = Annotated[str | None, text(help="Only those with this name.")]
+Queue = Annotated[str | None, text(help="Only those in this queue.")]
 Metadata = Annotated[
     str | None,
     text(
-        'Only those whose metadata contains this, such as \'{"team": "billing"}\'.',
         metavar="JSON",
+        help="Only those whose metadata contains this, such as"
+        ' \'{"team": "billing"}\'.',
     ),
 ]
 Limit = Annotated[int, typer.Option("--limit", "-n", min=1, help="The most to list.")]
+Time = Annotated[str | None, text(metavar="TIME")]
 
 
 class ExitCode(IntEnum):

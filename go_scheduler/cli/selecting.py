@@ -19,9 +19,9 @@ from go_scheduler.cli.options import (
     Metadata,
     Name,
     Queue,
+    Time,
     instant_of,
     object_of,
-    text,
 )
 from go_scheduler.cli.output import at, confirm, described
 from go_scheduler.client.arguments import MOST_LISTED, Page, from_id
@@ -202,28 +202,26 @@ _OF_INSTANCES = {each.value for each in State} - _OF_DEFINITIONS
 
 @dataclass(frozen=True, kw_only=True)
 class Listed:
-    """The options that filter a list."""
+    """The options that filter a list.
 
-    instances: Annotated[
-        bool, typer.Option("--instances", "-i", help="Instances, newest first.")
-    ] = False
+    Attributes:
+        instances: Instances, newest first.
+        state: Only those in this state, such as paused or failed.
+        owner: Only those in the declared set of this owner.
+        soonest_first: Sort by the next fire time.
+        definition: Instances of this definition.
+        since: Instances that are to run at this time or later.
+    """
+
+    instances: Annotated[bool, typer.Option("--instances", "-i")] = False
     name: Name = None
     queue: Queue = None
-    state: Annotated[
-        str | None, text("Only those in this state, such as paused or failed.")
-    ] = None
-    owner: Annotated[
-        str | None, text("Only those in the declared set of this owner.")
-    ] = None
+    state: str | None = None
+    owner: str | None = None
     metadata: Metadata = None
-    soonest_first: Annotated[
-        bool, typer.Option("--soonest-first", help="Sort by the next fire time.")
-    ] = False
-    definition: Annotated[str | None, text("Instances of this definition.")] = None
-    since: Annotated[
-        str | None,
-        text("Instances that are to run at this time or later.", metavar="TIME"),
-    ] = None
+    soonest_first: bool = False
+    definition: str | None = None
+    since: Time = None
     limit: Limit = 100
 
 
@@ -307,12 +305,16 @@ def _refuse(listed: Listed, *names: str, with_instances: bool) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Chosen:
-    """The options that select definitions, instead of their ids."""
+    """The options that select definitions, instead of their ids.
+
+    Attributes:
+        everything: All definitions.
+    """
 
     name: Name = None
     queue: Queue = None
     metadata: Metadata = None
-    everything: Annotated[bool, typer.Option("--all", help="All definitions.")] = False
+    everything: Annotated[bool, typer.Option("--all")] = False
 
     def confirmed(
         self, client: Connected, given: list[str] | None, to: str, *, yes: bool

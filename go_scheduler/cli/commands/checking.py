@@ -23,10 +23,11 @@ from go_scheduler.cli.options import (
     Json,
     Name,
     Queue,
+    Time,
     Yes,
     argument,
+    documented,
     duration_of,
-    grouped,
     instant_of,
     text,
 )
@@ -71,78 +72,63 @@ app = typer.Typer()
 
 @dataclass(frozen=True, kw_only=True)
 class Simulating:
-    """The options of a simulation."""
+    """The options of a simulation.
 
-    start: Annotated[
-        str | None, text("The first instant; default: now.", metavar="TIME")
-    ] = None
-    span: Annotated[str, text("How long a time, such as 12h.")] = "7d"
-    duration: Annotated[
-        str | None,
-        text("How long each run takes; default: as long as the last runs took."),
-    ] = None
-    workers: Annotated[
-        int | None,
-        typer.Option(min=1, help="The most runs at once of all nodes together."),
-    ] = None
-    most: Annotated[
-        int, typer.Option(min=1, help="The most fire times to simulate.")
-    ] = 200_000
+    Attributes:
+        start: The first instant; default: now.
+        span: How long a time, such as 12h.
+        duration: How long each run takes; default: as long as the last runs took.
+        workers: The most runs at once of all nodes together.
+        most: The most fire times to simulate.
+    """
+
+    start: Time = None
+    span: Annotated[str, text()] = "7d"
+    duration: str | None = None
+    workers: Annotated[int | None, typer.Option(min=1)] = None
+    most: Annotated[int, typer.Option(min=1)] = 200_000
 
 
 @dataclass(frozen=True, kw_only=True)
 class WithFaults:
-    """The options of a simulation with faults."""
+    """The options of a simulation with faults.
 
-    faults: Annotated[
-        bool,
-        typer.Option(
-            "--faults",
-            help="Run it on simulated nodes while calls, clocks and nodes fail, and say"
-            " whether all promises hold; for 20m from 2030-01-01 on, unless --span and"
-            " --start say otherwise.",
-        ),
-    ] = False
-    seed: Annotated[
-        int, typer.Option(help="With --faults: the seed, which decides what fails.")
-    ] = 1
-    seeds: Annotated[
-        int,
-        typer.Option(
-            min=1, help="With --faults: how many seeds to try, from --seed on."
-        ),
-    ] = 1
-    nodes: Annotated[
-        int, typer.Option(min=1, help="With --faults: how many nodes there are.")
-    ] = 3
+    Attributes:
+        faults: Run it on simulated nodes while calls, clocks and nodes fail, and say
+            whether all promises hold; for 20m from 2030-01-01 on, unless --span and
+            --start say otherwise.
+        seed: With --faults: the seed, which decides what fails.
+        seeds: With --faults: how many seeds to try, from --seed on.
+        nodes: With --faults: how many nodes there are.
+    """
+
+    faults: bool = False
+    seed: int = 1
+    seeds: Annotated[int, typer.Option(min=1)] = 1
+    nodes: Annotated[int, typer.Option(min=1)] = 3
 
 
 @app.command("simulate")
-@grouped
+@documented
 def simulate_(
     context: typer.Context,
     simulating: Simulating,
     with_faults: WithFaults,
     where: Where,
-    source: Annotated[
-        str | None,
-        argument(
-            "The definitions, instead of those of the store:"
-            " myapp.jobs:definitions, or a file of JSON lines.",
-            "[SOURCE]",
-        ),
-    ] = None,
+    source: Annotated[str | None, argument("[SOURCE]")] = None,
     name: Name = None,
     queue: Queue = None,
-    svg: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Also draw it as a picture, into this file."),
-    ] = None,
+    svg: Annotated[Path | None, typer.Option(metavar="FILE")] = None,
     json: Json = False,
 ) -> None:
     """Show what would run over the next week, or another time, without running it.
 
     It reads from the store how long the last runs took, and writes nothing.
+
+    Args:
+        source: The definitions, instead of those of the store: myapp.jobs:definitions,
+            or a file of JSON lines.
+        svg: Also draw it as a picture, into this file.
     """
     # Imported here: no other command needs it.
     from go_scheduler.simulation import durations_of, picture, simulate
@@ -222,35 +208,31 @@ def _try_seeds(
 
 
 @app.command()
-@grouped
+@documented
 def plan(
-    source: Annotated[
-        str,
-        argument("The set: myapp.jobs:definitions, or a file of JSON lines.", "SOURCE"),
-    ],
+    source: Annotated[str, argument("SOURCE")],
     where: WhichStore,
-    owner: Annotated[str, text("The owner of the set.")],
-    removed: Annotated[
-        str,
-        text(
-            "What happens to definitions that are not in it any more:"
-            " delete, pause or keep."
-        ),
-    ] = "delete",
-    adopt: Annotated[
-        bool, typer.Option("--adopt", help="Take in definitions that are in no set.")
-    ] = False,
-    version: Annotated[
-        int | None, typer.Option(help="With --apply: the version of the set.")
-    ] = None,
-    check: Annotated[
-        bool, typer.Option("--check", help="Exit with 1 if anything would change.")
-    ] = False,
-    apply: Annotated[bool, typer.Option("--apply", help="Declare the set.")] = False,
+    owner: str,
+    removed: Annotated[str, text()] = "delete",
+    adopt: bool = False,
+    version: int | None = None,
+    check: bool = False,
+    apply: bool = False,
     yes: Yes = False,
     json: Json = False,
 ) -> None:
-    """Show what declaring a set of definitions would change, before it is declared."""
+    """Show what declaring a set of definitions would change, before it is declared.
+
+    Args:
+        source: The set: myapp.jobs:definitions, or a file of JSON lines.
+        owner: The owner of the set.
+        removed: What happens to definitions that are not in it any more: delete, pause
+            or keep.
+        adopt: Take in definitions that are in no set.
+        version: With --apply: the version of the set.
+        check: Exit with 1 if anything would change.
+        apply: Declare the set.
+    """
     # Imported here: no other command needs them.
     from go_scheduler.cli.importing import declared
     from go_scheduler.simulation import plan as planned
@@ -477,31 +459,26 @@ _CODES = {
 
 
 @app.command()
-@grouped
+@documented
 def doctor(
     where: WhichStore,
-    handlers: Annotated[
-        str | None,
-        text(
-            "The handlers, such as myapp.jobs:registry, to say whether any is missing.",
-            metavar="MODULE:NAME",
-        ),
-    ] = None,
-    least: Annotated[
-        Severity, typer.Option("--least", help="The least severity to show.")
-    ] = Severity.OK,
-    most: Annotated[
-        int, typer.Option("--most", min=1, help="The most definitions to look at.")
-    ] = 10_000,
-    expire_after: Annotated[
-        str | None, text("The expire_after of the schedulers; default: 5m.")
-    ] = None,
+    handlers: Annotated[str | None, text(metavar="MODULE:NAME")] = None,
+    least: Severity = Severity.OK,
+    most: Annotated[int, typer.Option(min=1)] = 10_000,
+    expire_after: str | None = None,
     json: Json = False,
 ) -> None:
     """Say what is wrong with a store and its schedule, and what to do about it.
 
     It only reads. The exit code is 0 if all is well, 1 after a warning, 2 after an
     error, and 3 if the store cannot be reached.
+
+    Args:
+        handlers: The handlers, such as myapp.jobs:registry, to say whether any is
+            missing.
+        least: The least severity to show.
+        most: The most definitions to look at.
+        expire_after: The expire_after of the schedulers; default: 5m.
     """
     # Imported here: no other command needs them.
     from go_scheduler.doctor import diagnose
@@ -539,35 +516,17 @@ def _print_report(report: "Report", least: Severity, *, json: bool) -> None:
 
 
 @app.command()
-@grouped
+@documented
 def audit(
     where: Where,
     definitions: Definitions = None,
-    since: Annotated[str | None, text("The first instant; default: a day ago.")] = None,
-    until: Annotated[str | None, text("The end, exclusive; default: now.")] = None,
-    retention: Annotated[
-        str | None, text("The retention of the schedulers; default: 1d.")
-    ] = None,
-    late: Annotated[
-        str, text("A run that begins later than its time by more than this is late.")
-    ] = "1s",
-    unchanged_since: Annotated[
-        str | None,
-        text("A time since when nobody has changed a trigger.", metavar="TIME"),
-    ] = None,
-    handlers: Annotated[
-        str | None,
-        text(
-            "The handlers, such as myapp.jobs:registry, to know their own triggers.",
-            metavar="MODULE:NAME",
-        ),
-    ] = None,
-    times: Annotated[
-        bool,
-        typer.Option(
-            "--times", help="Show every fire time, and not only the broken ones."
-        ),
-    ] = False,
+    since: str | None = None,
+    until: str | None = None,
+    retention: str | None = None,
+    late: Annotated[str, text()] = "1s",
+    unchanged_since: Time = None,
+    handlers: Annotated[str | None, text(metavar="MODULE:NAME")] = None,
+    times: bool = False,
     json: Json = False,
 ) -> None:
     """Say of every fire time that has passed what became of it.
@@ -575,6 +534,15 @@ def audit(
     It only reads. The exit code is 0 if no promise was broken. It is 1 if a fire time
     was missed, doubled, early, or is none of its trigger's, or if a definition could
     not be audited. It is 3 if the store or the server cannot be reached.
+
+    Args:
+        since: The first instant; default: a day ago.
+        until: The end, exclusive; default: now.
+        retention: The retention of the schedulers; default: 1d.
+        late: A run that begins later than its time by more than this is late.
+        unchanged_since: A time since when nobody has changed a trigger.
+        handlers: The handlers, such as myapp.jobs:registry, to know their own triggers.
+        times: Show every fire time, and not only the broken ones.
     """
     if handlers is not None:
         # Imported here: few need it.
@@ -658,21 +626,20 @@ def _print_json(audited: "AuditedDefinition", *, times: bool) -> None:
 
 
 @app.command()
-@grouped
+@documented
 def migrate(
     where: WhichStore,
-    check: Annotated[
-        bool, typer.Option("--check", help="Only say whether it is up to date.")
-    ] = False,
-    show: Annotated[
-        bool, typer.Option("--show", help="Only print the SQL, for others to run.")
-    ] = False,
-    since: Annotated[
-        str | None,
-        text("With --show: the revision that the database is at.", metavar="REVISION"),
-    ] = None,
+    check: bool = False,
+    show: bool = False,
+    since: Annotated[str | None, text(metavar="REVISION")] = None,
 ) -> None:
-    """Bring the schema of a store up to date."""
+    """Bring the schema of a store up to date.
+
+    Args:
+        check: Only say whether it is up to date.
+        show: Only print the SQL, for others to run.
+        since: With --show: the revision that the database is at.
+    """
     from go_scheduler.stores.sql.schema import schema_sql
 
     if check and show:

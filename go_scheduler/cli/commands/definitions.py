@@ -14,10 +14,11 @@ from go_scheduler.cli.options import (
     Instances,
     Json,
     Name,
+    Time,
     Yes,
     argument,
+    documented,
     duration_of,
-    grouped,
     instant_of,
     object_of,
     text,
@@ -55,15 +56,15 @@ app = typer.Typer()
 Thing = Annotated[
     str,
     argument(
+        "ID",
         "A definition or an instance: its id or key, the beginning of its"
         " id, or a name that only one definition has.",
-        "ID",
     ),
 ]
 
 
 @app.command("list")
-@grouped
+@documented
 def list_(listed: Listed, where: Where, json: Json = False) -> None:
     """List definitions, or their instances with --instances."""
     with where.client() as client:
@@ -115,7 +116,7 @@ def _life(node: NodeInfo) -> str:
 
 
 @app.command()
-@grouped
+@documented
 def show(id: Thing, where: Where, json: Json = False) -> None:
     """Show all of a definition, or of an instance."""
     found: TaskDefinition | TaskInstance
@@ -131,16 +132,18 @@ def show(id: Thing, where: Where, json: Json = False) -> None:
 
 
 @app.command()
-@grouped
+@documented
 def why(
     id: Thing,
     where: Where,
-    instant: Annotated[
-        str | None, text("The instant to ask about.", "--at", metavar="TIME")
-    ] = None,
+    instant: Annotated[str | None, text("--at", metavar="TIME")] = None,
     json: Json = False,
 ) -> None:
-    """Say why something ran, did not run, or does not run now."""
+    """Say why something ran, did not run, or does not run now.
+
+    Args:
+        instant: The instant to ask about.
+    """
     asked = instant_of(instant, "--at")
     with where.client() as client:
         answer = client.why(anything_meant(client, id), asked)
@@ -148,7 +151,7 @@ def why(
 
 
 @app.command()
-@grouped
+@documented
 def stats(where: Where, json: Json = False) -> None:
     """Count instances by state, up to 10,000 of each."""
     with where.client() as client:
@@ -163,7 +166,7 @@ def stats(where: Where, json: Json = False) -> None:
 
 
 @app.command()
-@grouped
+@documented
 def nodes(where: Where, json: Json = False) -> None:
     """List the nodes that the store has seen within the last hour."""
     with where.client() as client:
@@ -171,23 +174,27 @@ def nodes(where: Where, json: Json = False) -> None:
 
 
 @app.command()
-@grouped
+@documented
 def pause(
     chosen: Chosen,
     where: Where,
     definitions: Definitions = None,
-    note: Annotated[str | None, text("Why, for a person to read.")] = None,
+    note: str | None = None,
     yes: Yes = False,
     json: Json = False,
 ) -> None:
-    """Pause definitions: none of their instances starts until they are resumed."""
+    """Pause definitions: none of their instances starts until they are resumed.
+
+    Args:
+        note: Why, for a person to read.
+    """
     with where.client() as client:
         ids = chosen.confirmed(client, definitions, "pause", yes=yes)
         _change(ids, lambda id: client.pause(id, note), "paused", json=json)
 
 
 @app.command()
-@grouped
+@documented
 def resume(
     chosen: Chosen,
     where: Where,
@@ -213,7 +220,7 @@ def _change(
 
 
 @app.command()
-@grouped
+@documented
 def delete(
     chosen: Chosen,
     where: Where,
@@ -239,23 +246,24 @@ def delete(
 
 
 @app.command()
-@grouped
+@documented
 def run(
     definition: Definition,
     where: Where,
-    payload: Annotated[
-        str | None, text("The payload that the handler gets.", metavar="JSON")
-    ] = None,
-    instant: Annotated[
-        str | None, text("When; default: now.", "--at", metavar="TIME")
-    ] = None,
-    delay: Annotated[str | None, text("How long from now, such as 5m.")] = None,
-    key: Annotated[
-        str | None, text("If an instance has this key already, no new one is made.")
-    ] = None,
+    payload: Annotated[str | None, text(metavar="JSON")] = None,
+    instant: Annotated[str | None, text("--at", metavar="TIME")] = None,
+    delay: str | None = None,
+    key: str | None = None,
     json: Json = False,
 ) -> None:
-    """Run a definition once more, now or later."""
+    """Run a definition once more, now or later.
+
+    Args:
+        payload: The payload that the handler gets.
+        instant: When; default: now.
+        delay: How long from now, such as 5m.
+        key: If an instance has this key already, no new one is made.
+    """
     with where.client() as client:
         made = client.run_now(
             definition_meant(client, definition),
@@ -269,23 +277,24 @@ def run(
 
 
 @app.command()
-@grouped
+@documented
 def backfill(
     definition: Definition,
     where: Where,
-    since: Annotated[str, text("The first instant.", metavar="TIME")],
-    until: Annotated[
-        str | None, text("The first instant after; default: now.", metavar="TIME")
-    ] = None,
-    overlap: Annotated[
-        Overlap | None, text("How they exclude each other; default: as it says itself.")
-    ] = None,
-    limit: Annotated[
-        int, typer.Option("--limit", "-n", min=1, help="The most to make.")
-    ] = 1000,
+    since: Annotated[str, text(metavar="TIME")],
+    until: Time = None,
+    overlap: Overlap | None = None,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1)] = 1000,
     json: Json = False,
 ) -> None:
-    """Run the fire times of a past period that have no instance."""
+    """Run the fire times of a past period that have no instance.
+
+    Args:
+        since: The first instant.
+        until: The first instant after; default: now.
+        overlap: How they exclude each other; default: as it says itself.
+        limit: The most to make.
+    """
     start = instant_of(since, "--since")
     end = instant_of(until, "--until") or SystemClock().now()
     assert start is not None, "the option is required"
@@ -298,7 +307,7 @@ def backfill(
 
 
 @app.command()
-@grouped
+@documented
 def cancel(
     where: Where, instances: Instances = None, yes: Yes = False, json: Json = False
 ) -> None:
@@ -315,18 +324,20 @@ def cancel(
 
 
 @app.command()
-@grouped
+@documented
 def retry(
     where: Where,
     instances: Instances = None,
     name: Name = None,
-    definition: Annotated[
-        str | None, text("All failed instances of this definition.")
-    ] = None,
+    definition: str | None = None,
     yes: Yes = False,
     json: Json = False,
 ) -> None:
-    """Run failed instances again."""
+    """Run failed instances again.
+
+    Args:
+        definition: All failed instances of this definition.
+    """
     with where.client() as client:
         filtered = name is not None or definition is not None
         if bool(instances) == filtered:

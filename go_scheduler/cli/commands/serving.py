@@ -24,7 +24,7 @@ from go_scheduler.cli.options import (
     Json,
     Port,
     argument,
-    grouped,
+    documented,
     text,
 )
 from go_scheduler.cli.output import document, line, note
@@ -41,25 +41,21 @@ app = typer.Typer()
 
 
 @app.command()
-@grouped
+@documented
 def serve(
-    store: Annotated[
-        str | None,
-        text("The store; default: that of the configuration.", metavar="URL"),
-    ] = None,
+    store: Annotated[str | None, text(metavar="URL")] = None,
     host: Host = None,
     port: Port = None,
     config: Config = None,
-    no_run: Annotated[
-        bool,
-        typer.Option(
-            "--no-run", help="Only answer: create no instances, and run nothing."
-        ),
-    ] = False,
+    no_run: bool = False,
 ) -> None:
     """Serve the HTTP API and the dashboard, and schedule.
 
     Without a store, it uses a SQLite file in the working folder.
+
+    Args:
+        store: The store; default: that of the configuration.
+        no_run: Only answer: create no instances, and run nothing.
     """
     # Imported here: no other command needs a server.
     from go_scheduler.dashboard.app import configured
@@ -77,16 +73,17 @@ def serve(
 
 
 @app.command("config")
-@grouped
+@documented
 def config_(
     config: Config = None,
-    show: Annotated[
-        bool,
-        typer.Option("--show", help="Print each setting, and where it comes from."),
-    ] = False,
+    show: bool = False,
     json: Json = False,
 ) -> None:
-    """Check the configuration, or show all of it with secrets masked."""
+    """Check the configuration, or show all of it with secrets masked.
+
+    Args:
+        show: Print each setting, and where it comes from.
+    """
     from go_scheduler.http.configuration.loading import as_yaml, settings_of
 
     if json and not show:
@@ -103,23 +100,20 @@ def config_(
 
 
 @app.command()
-@grouped
+@documented
 def dashboard(
     where: Where,
     host: Host = None,
     port: Port = None,
-    allow_changes: Annotated[
-        bool,
-        typer.Option(
-            "--allow-changes",
-            help="Show buttons that change something, to those who may.",
-        ),
-    ] = False,
+    allow_changes: bool = False,
 ) -> None:
     """Serve the dashboard: what runs, what failed and what comes.
 
     It needs a store, and runs nothing itself. A server has its own dashboard, at
     /dashboard.
+
+    Args:
+        allow_changes: Show buttons that change something, to those who may.
     """
     # Imported here: no other command needs a server.
     from go_scheduler.dashboard.app import configured
@@ -141,23 +135,24 @@ def dashboard(
 
 
 @app.command()
+@documented
 def key(
-    subject: Annotated[str, argument("Who has the key, for the log.")],
-    scope: Annotated[
-        list[str], text("What it allows, such as workers.", "--scope", "-s")
-    ],
-    queue: Annotated[
-        list[str] | None, text("A queue that it is restricted to.", "--queue", "-q")
-    ] = None,
-    owner: Annotated[
-        list[str] | None, text("An owner that it is restricted to.", "--owner")
-    ] = None,
+    subject: Annotated[str, argument()],
+    scope: Annotated[list[str], text("--scope", "-s")],
+    queue: Annotated[list[str] | None, text("--queue", "-q")] = None,
+    owner: list[str] | None = None,
     json: Json = False,
 ) -> None:
     """Make an API key, and print what to put into the configuration.
 
     The key is shown once, and kept nowhere. `--scope`, `--queue` and `--owner` may
     be given more than once.
+
+    Args:
+        subject: Who has the key, for the log.
+        scope: What it allows, such as workers.
+        queue: A queue that it is restricted to.
+        owner: An owner that it is restricted to.
     """
     # Imported here: no other command needs them.
     import yaml
@@ -180,12 +175,13 @@ def key(
 
 @dataclass(frozen=True, kw_only=True)
 class There:
-    """The server to sign in to."""
+    """The server to sign in to.
 
-    server: Annotated[
-        str | None,
-        text("The server; else GO_SCHEDULER_SERVER.", metavar="URL"),
-    ] = None
+    Attributes:
+        server: The server; else GO_SCHEDULER_SERVER.
+    """
+
+    server: Annotated[str | None, text(metavar="URL")] = None
 
     @property
     def url(self) -> str:
@@ -203,27 +199,23 @@ class There:
 
 
 @app.command()
-@grouped
+@documented
 def login(
     there: There,
-    browser: Annotated[
-        bool, typer.Option("--browser", help="With a browser on this machine.")
-    ] = False,
-    issuer: Annotated[
-        str | None, text("The issuer, instead of the one that the server names.")
-    ] = None,
-    client: Annotated[
-        str | None, text("The client id; default: the one that the server names.")
-    ] = None,
-    scope: Annotated[
-        str | None,
-        text(
-            'The scopes to ask for, such as "openid jobs:read runs:read"; default:'
-            " openid."
-        ),
-    ] = None,
+    browser: bool = False,
+    issuer: str | None = None,
+    client: str | None = None,
+    scope: str | None = None,
 ) -> None:
-    """Sign in to a server, with a browser on any device."""
+    """Sign in to a server, with a browser on any device.
+
+    Args:
+        browser: With a browser on this machine.
+        issuer: The issuer, instead of the one that the server names.
+        client: The client id; default: the one that the server names.
+        scope: The scopes to ask for, such as "openid jobs:read runs:read"; default:
+            openid.
+    """
     import webbrowser
 
     from go_scheduler.http.access.login import LoginError, Logins
@@ -240,7 +232,7 @@ def login(
 
 
 @app.command()
-@grouped
+@documented
 def logout(there: There) -> None:
     """Forget the tokens for a server."""
     from go_scheduler.http.access.login import Logins
@@ -256,21 +248,20 @@ def _show(code: "DeviceCode") -> None:
 
 
 @app.command()
-@grouped
+@documented
 def worker(
     handler: Handler,
     where: Where,
-    queues: Annotated[
-        str | None,
-        text("The queues that it serves, separated by commas."),
-    ] = None,
-    max_workers: Annotated[
-        int | None, text("The most handlers that run at once.", metavar="COUNT")
-    ] = None,
+    queues: str | None = None,
+    max_workers: Annotated[int | None, text(metavar="COUNT")] = None,
 ) -> None:
     """Run your own handlers, as a node on a store or as a worker of a server.
 
     At the first signal it waits for what runs; at the second it leaves that behind.
+
+    Args:
+        queues: The queues that it serves, separated by commas.
+        max_workers: The most handlers that run at once.
     """
     # Imported here: no other command needs all that a node is.
     from go_scheduler.http.configuration.imported import imported_handler
@@ -306,67 +297,37 @@ def worker(
 
 
 @app.command()
+@documented
 def dispatch_worker(
     handler: Handler,
-    bus: Annotated[
-        str | None,
-        text(
-            "The bus, such as amqps://user:password@host; default: GO_SCHEDULER_BUS,"
-            " where other users do not see the password, then dispatch.url of the"
-            " configuration.",
-            metavar="URL",
-        ),
-    ] = None,
-    queues: Annotated[
-        str | None,
-        text(
-            "The queues that it serves, separated by commas; default:"
-            " the queue named default.",
-            metavar="QUEUES",
-        ),
-    ] = None,
-    max_workers: Annotated[
-        int, typer.Option(metavar="COUNT", help="The most handlers that run at once.")
-    ] = 32,
-    limit: Annotated[
-        list[str] | None,
-        text("The most runs of one task at once; for several.", metavar="TASK=COUNT"),
-    ] = None,
-    topic_per_task: Annotated[
-        str | None,
-        text(
-            "The tasks that have topics of their own, separated by"
-            " commas; all: each task has one. Default: dispatch of the"
-            " configuration.",
-            metavar="TASKS",
-        ),
-    ] = None,
-    namespace: Annotated[
-        str | None,
-        text(
-            "The prefix of all topics, as for the dispatcher; default:"
-            " dispatch of the configuration.",
-        ),
-    ] = None,
-    name: Annotated[
-        str | None,
-        text(
-            "The name that is shown for it; each worker needs another one.",
-            metavar="NAME",
-        ),
-    ] = None,
-    config: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="The configuration, of which dispatch and log count; else"
-            " ./go_scheduler.yaml, or the one at home.",
-        ),
-    ] = None,
+    bus: Annotated[str | None, text(metavar="URL")] = None,
+    queues: Annotated[str | None, text(metavar="QUEUES")] = None,
+    max_workers: Annotated[int, typer.Option(metavar="COUNT")] = 32,
+    limit: Annotated[list[str] | None, text(metavar="TASK=COUNT")] = None,
+    topic_per_task: Annotated[str | None, text(metavar="TASKS")] = None,
+    namespace: str | None = None,
+    name: Annotated[str | None, text(metavar="NAME")] = None,
+    config: Annotated[Path | None, typer.Option(metavar="FILE")] = None,
 ) -> None:
     """Run your own handlers for schedulers on a message bus.
 
     At the first signal it waits for what runs; at the second it leaves that behind.
+
+    Args:
+        bus: The bus, such as amqps://user:password@host; default: GO_SCHEDULER_BUS,
+            where other users do not see the password, then dispatch.url of the
+            configuration.
+        queues: The queues that it serves, separated by commas; default: the queue named
+            default.
+        max_workers: The most handlers that run at once.
+        limit: The most runs of one task at once; for several.
+        topic_per_task: The tasks that have topics of their own, separated by commas;
+            all: each task has one. Default: dispatch of the configuration.
+        namespace: The prefix of all topics, as for the dispatcher; default: dispatch of
+            the configuration.
+        name: The name that is shown for it; each worker needs another one.
+        config: The configuration, of which dispatch and log count; else
+            ./go_scheduler.yaml, or the one at home.
     """
     # Imported here: no other command needs a bus.
     from go_scheduler.dispatch.bus import open_bus
