@@ -9,7 +9,6 @@ from copy import copy
 from dataclasses import fields, is_dataclass
 from datetime import datetime
 from enum import IntEnum
-from functools import update_wrapper
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin
 
@@ -62,10 +61,7 @@ def documented(function: Callable[..., None]) -> Callable[..., None]:
             found += _options_of(groups[each.name])
         else:
             found.append(_option(each, helps))
-    update_wrapper(call, function)
-    # Otherwise inspect would read the signature of the wrapped function.
-    del call.__wrapped__  # type: ignore[attr-defined]
-    call.__doc__ = about
+    call.__name__, call.__doc__ = function.__name__, about
     call.__annotations__ = {}
     call.__signature__ = inspect.Signature(found)  # type: ignore[attr-defined]
     return call
@@ -97,7 +93,8 @@ def _option(
         kind, info = get_args(kind)
         info = copy(info)
     if kind is not typer.Context:
-        info.help = info.help or helps[parameter.name]
+        # Python drops docstrings, if it is told to optimize.
+        info.help = info.help or helps.get(parameter.name)
         info.rich_help_panel = panel
         # Typer has the first name of an option as its default.
         if kind is bool and info.default is ...:
