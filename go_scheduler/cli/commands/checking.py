@@ -36,7 +36,6 @@ from go_scheduler.cli.output import (
     confirm,
     described,
     document,
-    json_of,
     line,
     note,
     print_one,
@@ -48,7 +47,6 @@ from go_scheduler.client import Client
 from go_scheduler.clock import ZERO, SystemClock
 from go_scheduler.errors import ConfigurationError, UnknownTriggerError
 from go_scheduler.formatting import utc_text, write_duration
-from go_scheduler.json import write_instant
 from go_scheduler.models import DefinitionState, TaskDefinition
 from go_scheduler.stores.findings import Severity
 
@@ -339,43 +337,39 @@ def _label(definition: TaskDefinition) -> str:
 def _definition(simulated: "Simulated") -> Mapping[str, Any]:
     definition, starts = simulated.definition, simulated.starts
     return {
-        "definition_id": str(definition.id),
+        "definition_id": definition.id,
         "definition_key": definition.key,
         "name": definition.name,
         "queue": definition.queue,
         "fires": simulated.fires,
         "skipped": simulated.skipped,
         "waited": simulated.waited,
-        "longest_wait": simulated.longest_wait.total_seconds(),
+        "longest_wait": simulated.longest_wait,
         "most_at_once": simulated.most_at_once,
-        "duration": simulated.duration.total_seconds(),
-        "first": write_instant(starts[0]) if starts else None,
-        "last": write_instant(starts[-1]) if starts else None,
+        "duration": simulated.duration,
+        "first": starts[0] if starts else None,
+        "last": starts[-1] if starts else None,
         "effects": _effects(simulated.effects),
-        "warnings": list(simulated.warnings),
+        "warnings": simulated.warnings,
     }
 
 
 def _all(simulation: "Simulation") -> Mapping[str, Any]:
-    at = simulation.most_at_once_at
     return {
-        "start": write_instant(simulation.start),
-        "end": write_instant(simulation.end),
+        "start": simulation.start,
+        "end": simulation.end,
         "fires": simulation.fires,
         "most_at_once": simulation.most_at_once,
-        "most_at_once_at": None if at is None else write_instant(at),
+        "most_at_once_at": simulation.most_at_once_at,
         "short_minutes": simulation.short_minutes,
-        "minutes": [
-            [write_instant(minute), count]
-            for minute, count in simulation.minutes.items()
-        ],
+        "minutes": [*simulation.minutes.items()],
         "changes": _effects(simulation.changes),
-        "warnings": list(simulation.warnings),
+        "warnings": simulation.warnings,
     }
 
 
-def _effects(effects: Sequence["Effect"]) -> Sequence[Mapping[str, str]]:
-    return [{"at": write_instant(each.at), "text": each.text} for each in effects]
+def _effects(effects: Sequence["Effect"]) -> Sequence[Mapping[str, Any]]:
+    return [{"at": each.at, "text": each.text} for each in effects]
 
 
 def _plan_lines(found: "Plan") -> Iterable[str]:
@@ -407,19 +401,15 @@ def _plan_document(found: "Plan") -> Mapping[str, Any]:
     """A plan as JSON."""
     return {
         "owner": found.owner,
-        "added": [json_of(each) for each in found.added],
+        "added": found.added,
         "changed": [
-            {
-                "before": json_of(each.before),
-                "after": json_of(each.after),
-                "fields": list(each.fields),
-            }
+            {"before": each.before, "after": each.after, "fields": each.fields}
             for each in found.changed
         ],
-        "removed": [json_of(each) for each in found.removed],
+        "removed": found.removed,
         "removal": found.removal,
-        "unchanged": [str(each.id) for each in found.unchanged],
-        "refused": list(found.refused),
+        "unchanged": [each.id for each in found.unchanged],
+        "refused": found.refused,
     }
 
 
@@ -501,7 +491,7 @@ def _print_report(report: "Report", least: Severity, *, json: bool) -> None:
     found = [each for each in report.findings if each.severity.rank >= least.rank]
     if json:
         for each in found:
-            document(asdict(each) | {"severity": each.severity.value})
+            document(asdict(each))
         return
     if not found:
         line(f"nothing was found that matters as much as {least.value} or more")
@@ -602,22 +592,21 @@ def _unknown(each: "AuditedTime") -> tuple[bool, str]:
 
 def _print_json(audited: "AuditedDefinition", *, times: bool) -> None:
     shown = audited.times if times else audited.broken
-    counts = audited.counts
     document(
         {
-            "id": f"{audited.definition.id}",
+            "id": audited.definition.id,
             "key": audited.definition.key,
             "name": audited.definition.name,
-            "counts": {each.value: count for each, count in counts.items()},
+            "counts": audited.counts,
             "note": audited.note,
             "error": audited.error,
             "times": [
                 {
-                    "fire_time": write_instant(each.at),
-                    "verdict": each.verdict.value,
-                    "late": None if each.late is None else each.late.total_seconds(),
+                    "fire_time": each.at,
+                    "verdict": each.verdict,
+                    "late": each.late,
                     "reason": each.reason,
-                    "instance": each.instance_id and f"{each.instance_id}",
+                    "instance": each.instance_id,
                 }
                 for each in shown
             ],

@@ -240,7 +240,7 @@ def delete(
             gone += 1
             count = deleted.running
             on = f"; {count} of its instances had started, and run on" if count else ""
-            told = {"id": str(each), "answer": "deleted", "running": count}
+            told = {"id": each, "answer": "deleted", "running": count}
             print_one(told, f"{each}  deleted{on}", json=json)
     _refuse_nothing(gone)
 
@@ -356,7 +356,7 @@ def retry(
 
 
 def _say(id: UUID, done: str, *, json: bool) -> None:
-    print_one({"id": str(id), "answer": done}, f"{id}  {done}", json=json)
+    print_one({"id": id, "answer": done}, f"{id}  {done}", json=json)
 
 
 def _refuse_nothing(done: object) -> None:
