@@ -1,16 +1,14 @@
 """The client: what users do to definitions and instances, without running any."""
 
 from go_scheduler.checks import check_made
-from go_scheduler.client.definitions import Definitions
-from go_scheduler.client.instances import Instances, Runs
+from go_scheduler.client.editing import Edits, Runs
 from go_scheduler.client.on_demand import OnDemand
 from go_scheduler.client.scheduling import Scheduling
-from go_scheduler.client.views import Views
 
 __all__ = ["Client"]
 
 
-class Client(Scheduling, OnDemand, Definitions, Instances, Runs, Views):
+class Client(Scheduling, OnDemand, Edits, Runs):
     """Schedules, reads and changes definitions; the half of a scheduler without loops.
 
     Each call waits for the store. Its form that begins with an ``a``, such as

@@ -18,13 +18,7 @@ from go_scheduler.stores.base import Store, transactional
 from go_scheduler.stores.filters import DefinitionFilter
 
 if TYPE_CHECKING:
-    from collections.abc import (
-        Callable,
-        Collection,
-        Coroutine,
-        Sequence,
-        Set,
-    )
+    from collections.abc import Callable, Collection, Coroutine, Sequence, Set
     from concurrent.futures import Executor
     from datetime import timedelta
 

@@ -18,6 +18,8 @@ from go_scheduler.client.arguments import (
     checked_ids,
     checked_most,
     checked_names,
+    in_both,
+    metadata_query,
     one_of,
     page_of,
     read_cursor,
@@ -35,9 +37,12 @@ from go_scheduler.models import (
     OPEN,
     Backlog,
     Counted,
+    DefinitionState,
     NodeInfo,
     Outcome,
     State,
+    TaskDefinition,
+    TaskInstance,
 )
 from go_scheduler.models.counts import MINUTE
 from go_scheduler.stores.base import (
@@ -51,6 +56,7 @@ from go_scheduler.stores.filters import (
     CLAIMABLE,
     CLAIMED,
     DefinitionFilter,
+    DefinitionOrder,
     Filter,
     Order,
 )
@@ -72,7 +78,8 @@ if TYPE_CHECKING:
 
     from go_scheduler.audit import AuditedDefinition
     from go_scheduler.client.arguments import Page
-    from go_scheduler.models import QueueStats, TaskDefinition, TaskInstance
+    from go_scheduler.json import JSON
+    from go_scheduler.models import QueueStats, TaskDefinition, TaskInstance, TaskRun
     from go_scheduler.stores.base import Store
     from go_scheduler.stores.messages import NodeContact
     from go_scheduler.triggers.base import Trigger
@@ -141,11 +148,205 @@ def _with(
 
 
 class Views(StoreAccess):
-    """Reads what people look at, such as the pages of a dashboard, and says why.
+    """Reads definitions, instances and nodes, counts them, and says why.
 
-    Each call that reads definitions or instances reads a bounded number of rows of an
-    index, however many there are.
+    But for ``counts``, each call that reads definitions or instances reads a bounded
+    number of rows of an index, however many there are.
     """
+
+    def get_definition(self, definition_id: UUID) -> TaskDefinition:
+        """Read one definition.
+
+        Raises:
+            TaskDefinitionNotFoundError: There is none with this id.
+        """
+        check_definition_id(definition_id)
+        return self._ready().get_definition(definition_id)
+
+    aget_definition = awaitable(get_definition)
+    """Await what ``get_definition`` does; see there."""
+
+    def list_definitions(
+        self,
+        *,
+        ids: Collection[UUID] | None = None,
+        metadata: Mapping[str, JSON] | None = None,
+        name: str | None = None,
+        queue: str | None = None,
+        owner: str | None = None,
+        queues: Collection[str] | None = None,
+        owners: Collection[str] | None = None,
+        state: DefinitionState | str | None = None,
+        soonest_first: bool = False,
+        after: str | None = None,
+        limit: int = 100,
+    ) -> Page[TaskDefinition]:
+        """Read a page of the definitions that meet every condition given.
+
+        Args:
+            ids: Their id is among these.
+            metadata: Their metadata contains this: each key, with a value that contains
+                the one given; an array contains those whose items it all contains.
+            name: They have this name.
+            queue: They have this queue.
+            owner: They are in the declared set of this owner.
+            queues: Their queue is among these.
+            owners: They are in the declared set of one of these owners.
+            state: They are in this state, such as ``"paused"``.
+            soonest_first: In the order of their ``next_fire_time``, those that have
+                none at the end.
+            after: They come after a page: its ``next``.
+            limit: The most to return, 1 to 1,000.
+
+        Returns:
+            The definitions in the order of their ids, unless told otherwise; its
+            ``next`` reads on.
+
+        Raises:
+            ConfigurationError: An argument is wrong.
+        """
+        check_limit(limit)
+        check_searched("name", name)
+        check_searched("queue", queue)
+        check_searched("owner", owner)
+        check_type("soonest_first", soonest_first, bool)
+        order = ListOrder.DEFINITIONS_BY_ID
+        if soonest_first:
+            order = ListOrder.DEFINITIONS_SOONEST_FIRST
+        by = whose(queues, owners)
+        where = DefinitionFilter(
+            ids=None if ids is None else checked_ids(ids),
+            metadata=None if metadata is None else metadata_query(metadata),
+            name=name,
+            queues=in_both(queue, by["queues"]),
+            owners=in_both(owner, by["owners"]),
+            state=None if state is None else one_of(DefinitionState, state),
+        )
+        found = self._ready().select_definitions(
+            where,
+            order=(
+                DefinitionOrder.NEXT_FIRE_TIME if soonest_first else DefinitionOrder.ID
+            ),
+            after=read_cursor(after, order),
+            limit=limit,
+        )
+        return page_of(found, order)
+
+    alist_definitions = awaitable(list_definitions)
+    """Await what ``list_definitions`` does; see there."""
+
+    def get_instance(self, instance_id: UUID) -> TaskInstance:
+        """Read one instance.
+
+        Raises:
+            TaskInstanceNotFoundError: There is none with this id.
+        """
+        check_type("instance_id", instance_id, UUID)
+        return self._ready().get_instance(instance_id)
+
+    aget_instance = awaitable(get_instance)
+    """Await what ``get_instance`` does; see there."""
+
+    def list_instances(
+        self,
+        *,
+        definition_id: UUID | None = None,
+        name: str | None = None,
+        key: str | None = None,
+        state: State | str | None = None,
+        since: datetime | None = None,
+        queues: Collection[str] | None = None,
+        owners: Collection[str] | None = None,
+        newest_first: bool = False,
+        after: str | None = None,
+        limit: int = 100,
+    ) -> Page[TaskInstance]:
+        """Read a page of the instances that meet every condition given.
+
+        Args:
+            definition_id: They belong to this definition; None: to any, or to one that
+                has been deleted.
+            name: Their definition has this name.
+            key: They have this ``key``, of those made by hand.
+            state: They are in this state, such as ``"failed"``.
+            since: Their ``execute_at`` is not before this.
+            queues: Their definition's queue is among these.
+            owners: Their definition is in the declared set of one of these owners.
+            newest_first: Those with the latest ``execute_at`` come first.
+            after: They come after a page: its ``next``.
+            limit: The most to return, 1 to 1,000.
+
+        Returns:
+            The instances in the order of ``execute_at`` and id, unless told otherwise;
+            its ``next`` reads on.
+
+        Raises:
+            ConfigurationError: An argument is wrong.
+        """
+        check_limit(limit)
+        if definition_id is not None:
+            check_definition_id(definition_id)
+        check_searched("name", name)
+        check_searched("key", key)
+        check_type("newest_first", newest_first, bool)
+        order = ListOrder.INSTANCES_OLDEST_FIRST
+        if newest_first:
+            order = ListOrder.INSTANCES_NEWEST_FIRST
+        where = Filter(
+            definition_id=definition_id,
+            name=name,
+            key=key,
+            states=None if state is None else [one_of(State, state)],
+            since=None if since is None else utc(since, name="since"),
+            **whose(queues, owners),
+        )
+        found = self._ready().select(
+            where,
+            descending=newest_first,
+            after=read_cursor(after, order),
+            limit=limit,
+        )
+        return page_of(found, order)
+
+    alist_instances = awaitable(list_instances)
+    """Await what ``list_instances`` does; see there."""
+
+    def list_runs(self, instance_id: UUID) -> Sequence[TaskRun]:
+        """Read how the runs of an instance ended that did not end it well.
+
+        Returns:
+            The last twenty of them, earliest first; empty if there are none, or is no
+            such instance.
+        """
+        check_type("instance_id", instance_id, UUID)
+        return self._ready().list_runs(instance_id)
+
+    alist_runs = awaitable(list_runs)
+    """Await what ``list_runs`` does; see there."""
+
+    def counts(
+        self,
+        *,
+        queues: Collection[str] | None = None,
+        owners: Collection[str] | None = None,
+    ) -> Mapping[State, int]:
+        """How many instances are in each state.
+
+        What deleted definitions have left is counted as well.
+
+        Args:
+            queues: Their definition's queue is among these; None: any.
+            owners: Their definition is in the declared set of one of these owners;
+                None: of any, or in none.
+
+        Raises:
+            ConfigurationError: An argument is wrong.
+        """
+        [counts] = self._ready().count([Filter(**whose(queues, owners))])
+        return {state: each.count for state, each in counts.items()}
+
+    acounts = awaitable(counts)
+    """Await what ``counts`` does; see there."""
 
     def counts_up_to(
         self,

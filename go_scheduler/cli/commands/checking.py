@@ -56,13 +56,7 @@ if TYPE_CHECKING:
 
     from go_scheduler.audit import AuditedDefinition, AuditedTime
     from go_scheduler.doctor import Report
-    from go_scheduler.simulation import (
-        Effect,
-        FaultReport,
-        Plan,
-        Simulated,
-        Simulation,
-    )
+    from go_scheduler.simulation import Effect, FaultReport, Plan, Simulated, Simulation
 
 
 app = typer.Typer()
