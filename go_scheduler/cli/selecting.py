@@ -13,8 +13,8 @@ from uuid import UUID
 import typer
 
 from go_scheduler.checks import parse_id
-from go_scheduler.cli.connection import Connected
 from go_scheduler.cli.options import (
+    Connected,
     Limit,
     Metadata,
     Name,

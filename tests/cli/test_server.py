@@ -24,7 +24,7 @@ from go_scheduler import (
     TaskDefinition,
 )
 from go_scheduler.cli.commands import serving
-from go_scheduler.cli.connection import tokens_for
+from go_scheduler.cli.options import tokens_for
 from go_scheduler.client import Client
 from go_scheduler.clock import SystemClock
 from go_scheduler.http import create_app

@@ -12,7 +12,6 @@ from uuid import UUID, uuid4
 
 import typer
 
-from go_scheduler.cli.connection import Where
 from go_scheduler.cli.options import (
     ExitCode,
     Json,
@@ -20,6 +19,7 @@ from go_scheduler.cli.options import (
     Name,
     Queue,
     Time,
+    Where,
     argument,
     documented,
     duration_of,

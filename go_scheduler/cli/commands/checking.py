@@ -10,25 +10,23 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from go_scheduler.cli.connection import (
-    SchemaBehindError,
-    Where,
-    WhichStore,
-    opened_store,
-    scheme_of,
-)
 from go_scheduler.cli.options import (
     Definitions,
     ExitCode,
     Json,
     Name,
     Queue,
+    SchemaBehindError,
     Time,
+    Where,
+    WhichStore,
     Yes,
     argument,
     documented,
     duration_of,
     instant_of,
+    opened_store,
+    scheme_of,
     text,
 )
 from go_scheduler.cli.output import (

@@ -6,7 +6,6 @@ from uuid import UUID
 
 import typer
 
-from go_scheduler.cli.connection import Where
 from go_scheduler.cli.options import (
     Definition,
     Definitions,
@@ -15,6 +14,7 @@ from go_scheduler.cli.options import (
     Json,
     Name,
     Time,
+    Where,
     Yes,
     argument,
     documented,

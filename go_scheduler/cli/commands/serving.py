@@ -9,13 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from go_scheduler.cli.connection import (
-    Where,
-    checked_configuration,
-    configuration,
-    opened_store,
-    tokens_for,
-)
 from go_scheduler.cli.options import (
     Config,
     ExitCode,
@@ -23,9 +16,15 @@ from go_scheduler.cli.options import (
     Host,
     Json,
     Port,
+    Url,
+    Where,
     argument,
+    checked_configuration,
+    configuration,
     documented,
+    opened_store,
     text,
+    tokens_for,
 )
 from go_scheduler.cli.output import document, line, note
 from go_scheduler.errors import BusUnavailableError, ConfigurationError
@@ -43,7 +42,7 @@ app = typer.Typer()
 @app.command()
 @documented
 def serve(
-    store: Annotated[str | None, text(metavar="URL")] = None,
+    store: Url = None,
     host: Host = None,
     port: Port = None,
     config: Config = None,
@@ -181,7 +180,7 @@ class There:
         server: The server; else GO_SCHEDULER_SERVER.
     """
 
-    server: Annotated[str | None, text(metavar="URL")] = None
+    server: Url = None
 
     @property
     def url(self) -> str:
@@ -300,7 +299,7 @@ def worker(
 @documented
 def dispatch_worker(
     handler: Handler,
-    bus: Annotated[str | None, text(metavar="URL")] = None,
+    bus: Url = None,
     queues: Annotated[str | None, text(metavar="QUEUES")] = None,
     max_workers: Annotated[int, typer.Option(metavar="COUNT")] = 32,
     limit: Annotated[list[str] | None, text(metavar="TASK=COUNT")] = None,

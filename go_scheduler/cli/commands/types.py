@@ -7,8 +7,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from go_scheduler.cli.commands.adding import RunPolicies
-from go_scheduler.cli.connection import Where
-from go_scheduler.cli.options import Json, Limit, argument, documented, object_of, text
+from go_scheduler.cli.options import (
+    Json,
+    Limit,
+    Where,
+    argument,
+    documented,
+    object_of,
+    text,
+)
 from go_scheduler.cli.output import note, print_all, print_one, runs_where, type_lines
 from go_scheduler.cli.selecting import pages
 
