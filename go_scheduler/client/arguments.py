@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import TYPE_CHECKING, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID, uuid4
 
 from go_scheduler.argument_hints import write_instead
@@ -16,7 +16,7 @@ from go_scheduler.checks import check_definition_id, check_number, check_type
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.formatting import shown
 from go_scheduler.json import check_text, freeze
-from go_scheduler.models import METADATA_LIMIT
+from go_scheduler.models import METADATA_LIMIT, DefinitionState
 from go_scheduler.stores.filters import DefinitionFilter
 from go_scheduler.stores.messages import Position
 from go_scheduler.triggers.base import utc
@@ -75,15 +75,10 @@ def checked_names(what: str, names: Collection[str] | None) -> Collection[str] |
     return frozenset(kept)
 
 
-class Whose(TypedDict):
-    """Queues and owners that a list is restricted to; None: any."""
-
-    queues: Collection[str] | None
-    owners: Collection[str] | None
-
-
-def whose(queues: Collection[str] | None, owners: Collection[str] | None) -> Whose:
-    """The restriction of a list to queues and owners, checked."""
+def whose(
+    queues: Collection[str] | None, owners: Collection[str] | None
+) -> dict[str, Any]:
+    """The conditions that restrict a list to queues and owners, checked."""
     return {
         "queues": checked_names("queues", queues),
         "owners": checked_names("owners", owners),
@@ -126,11 +121,6 @@ def one_of(kind: type[_Word], word: _Word | str) -> _Word:
     return kind(word)
 
 
-def metadata_query(metadata: Mapping[str, JSON]) -> Mapping[str, JSON]:
-    """Check metadata to search for; return it read-only."""
-    return freeze(metadata, name="metadata", limit=METADATA_LIMIT)
-
-
 def in_both(one: str | None, several: Collection[str] | None) -> Collection[str] | None:
     """What a list may have that meets both conditions; None: anything."""
     if one is None:
@@ -144,6 +134,10 @@ def conditions(
     metadata: Mapping[str, JSON] | None,
     name: str | None,
     queue: str | None,
+    owner: str | None = None,
+    queues: Collection[str] | None = None,
+    owners: Collection[str] | None = None,
+    state: DefinitionState | str | None = None,
 ) -> DefinitionFilter:
     """The conditions, checked.
 
@@ -152,11 +146,16 @@ def conditions(
     """
     check_searched("name", name)
     check_searched("queue", queue)
+    check_searched("owner", owner)
+    if metadata is not None:
+        metadata = freeze(metadata, name="metadata", limit=METADATA_LIMIT)
     return DefinitionFilter(
         ids=None if ids is None else checked_ids(ids),
-        metadata=None if metadata is None else metadata_query(metadata),
+        metadata=metadata,
         name=name,
-        queues=None if queue is None else [queue],
+        queues=in_both(queue, checked_names("queues", queues)),
+        owners=in_both(owner, checked_names("owners", owners)),
+        state=None if state is None else one_of(DefinitionState, state),
     )
 
 

@@ -18,8 +18,7 @@ from go_scheduler.client.arguments import (
     checked_ids,
     checked_most,
     checked_names,
-    in_both,
-    metadata_query,
+    conditions,
     one_of,
     page_of,
     read_cursor,
@@ -206,29 +205,23 @@ class Views(StoreAccess):
             ConfigurationError: An argument is wrong.
         """
         check_limit(limit)
-        check_searched("name", name)
-        check_searched("queue", queue)
-        check_searched("owner", owner)
         check_type("soonest_first", soonest_first, bool)
-        order = ListOrder.DEFINITIONS_BY_ID
+        order, in_store = ListOrder.DEFINITIONS_BY_ID, DefinitionOrder.ID
         if soonest_first:
             order = ListOrder.DEFINITIONS_SOONEST_FIRST
-        by = whose(queues, owners)
-        where = DefinitionFilter(
-            ids=None if ids is None else checked_ids(ids),
-            metadata=None if metadata is None else metadata_query(metadata),
+            in_store = DefinitionOrder.NEXT_FIRE_TIME
+        where = conditions(
+            ids=ids,
+            metadata=metadata,
             name=name,
-            queues=in_both(queue, by["queues"]),
-            owners=in_both(owner, by["owners"]),
-            state=None if state is None else one_of(DefinitionState, state),
+            queue=queue,
+            owner=owner,
+            queues=queues,
+            owners=owners,
+            state=state,
         )
         found = self._ready().select_definitions(
-            where,
-            order=(
-                DefinitionOrder.NEXT_FIRE_TIME if soonest_first else DefinitionOrder.ID
-            ),
-            after=read_cursor(after, order),
-            limit=limit,
+            where, order=in_store, after=read_cursor(after, order), limit=limit
         )
         return page_of(found, order)
 

@@ -41,6 +41,7 @@ from go_scheduler.handlers.registry import (
     refuse_generator,
 )
 from go_scheduler.json import JSON, freeze, write_value
+from go_scheduler.lifecycle import caught_signals, next_request
 from go_scheduler.models import (
     METADATA_LIMIT,
     RESULT_LIMIT,
@@ -51,7 +52,6 @@ from go_scheduler.run import HandedOn, enter_run, leave_run, run_here
 from go_scheduler.running.defaults import GRACE
 from go_scheduler.running.outcomes import failure_of
 from go_scheduler.running.remote_runs import result_text
-from go_scheduler.signals import caught_signals, next_request
 from go_scheduler.trace_context import joined
 from go_scheduler.triggers.on_demand import OnDemandTrigger
 
