@@ -21,12 +21,7 @@ from go_scheduler.errors import (
     StoreUnavailableError,
     TaskInstanceNotFoundError,
 )
-from go_scheduler.events import (
-    BusAway,
-    BusBack,
-    InstanceCancelRequested,
-    StatusRefused,
-)
+from go_scheduler.events import BusAway, BusBack, InstanceCancelRequested, StatusRefused
 from go_scheduler.events.event_bus import BoundedLog
 from go_scheduler.formatting import shown
 from go_scheduler.models import Extension, Stage

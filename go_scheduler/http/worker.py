@@ -40,13 +40,7 @@ from go_scheduler.working.worker import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import (
-        AsyncGenerator,
-        Callable,
-        Iterable,
-        Mapping,
-        Sequence,
-    )
+    from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 
     from go_scheduler.running.outcomes import Failure
     from go_scheduler.working.worker import Ask, Ending

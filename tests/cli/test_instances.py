@@ -16,14 +16,7 @@ from go_scheduler.events import InstanceFinished, hears
 from go_scheduler.models import NodeInfo, Outcome, Stage
 from go_scheduler.stores import open_store
 from go_scheduler.stores.messages import RunOutcome
-from go_scheduler.testing.builders import (
-    add,
-    claim,
-    claim_of,
-    put,
-    report_stage,
-    task,
-)
+from go_scheduler.testing.builders import add, claim, claim_of, put, report_stage, task
 from tests.case_tables import json_table
 from tests.patience import FAILED_AFTER
 

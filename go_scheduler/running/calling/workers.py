@@ -21,12 +21,7 @@ from go_scheduler.running.calling.calls import Calls, await_here
 from go_scheduler.running.calling.event_loop import OwnEventLoop, running_loop
 
 if TYPE_CHECKING:
-    from collections.abc import (
-        Awaitable,
-        Callable,
-        Iterable,
-        Iterator,
-    )
+    from collections.abc import Awaitable, Callable, Iterable, Iterator
     from concurrent.futures import Executor, Future
 
     from go_scheduler.handlers.registry import Handler
