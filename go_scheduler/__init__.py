@@ -3,9 +3,8 @@
 import typing
 
 from go_scheduler import lazy_imports as _on_demand
-from go_scheduler.client.arguments import Job
-from go_scheduler.client.backfilling import Backfill
-from go_scheduler.client.pages import Page
+from go_scheduler.client.arguments import Job, Page
+from go_scheduler.client.on_demand import Backfill
 from go_scheduler.errors import (
     BusUnavailableError,
     ClaimLostError,
@@ -55,16 +54,16 @@ from go_scheduler.version import __version__ as __version__
 if typing.TYPE_CHECKING:
     from go_scheduler.running.calling.process_executor import ProcessExecutor
     from go_scheduler.triggers import CronTrigger
-    from go_scheduler.why.answer import Because, Why
+    from go_scheduler.why import Because, Why
 else:
     # Hidden from type checkers, which would take any misspelt name for an object.
     __getattr__, __dir__ = _on_demand.on_demand(
         __name__,
         {
-            "Because": "why.answer",
+            "Because": "why",
             "CronTrigger": "triggers.cron",
             "ProcessExecutor": "running.calling.process_executor",
-            "Why": "why.answer",
+            "Why": "why",
         },
     )
 

@@ -1,15 +1,16 @@
-"""The life of a scheduler: how it is started, run and stopped."""
+"""The life of a scheduler: how it is started, run and stopped, also by signals."""
 
 from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import threading
 from abc import ABC, abstractmethod
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from itertools import islice
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Self
 from weakref import ref
 
@@ -17,11 +18,10 @@ from go_scheduler.checks import LONGEST, check_type
 from go_scheduler.clock import ZERO, DrivingClock
 from go_scheduler.errors import SchedulerStateError
 from go_scheduler.running.calling.event_loop import ApplicationLoop, running_loop
-from go_scheduler.signals import caught_signals, next_request
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Set
-    from types import TracebackType
+    from types import FrameType, TracebackType
 
     from go_scheduler.clock import Clock
     from go_scheduler.models import Outcome, TaskDefinition
@@ -328,3 +328,32 @@ async def _stopped(node: Node) -> None:
 
     node.when_stopped(tell)
     await stopped.wait()
+
+
+def next_request(requests: SimpleQueue[int | None]) -> int | None:
+    """Wait for the next one: a signal's number, or None for ``stop()``."""
+    while True:
+        # In an endless wait, a signal that came just before the wait would only be
+        # noticed with the next one.
+        with suppress(Empty):
+            return requests.get(timeout=0.5)
+
+
+@contextmanager
+def caught_signals(requests: SimpleQueue[int | None]) -> Iterator[None]:
+    """Put SIGINT and SIGTERM to a queue while this lasts, if on the main thread."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def put(number: int, frame: FrameType | None) -> None:
+        requests.put(number)
+
+    before = {
+        number: signal.signal(number, put) for number in (signal.SIGINT, signal.SIGTERM)
+    }
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -16,9 +16,9 @@ from go_scheduler.client import Client
 from go_scheduler.client.on_demand import Tasks
 from go_scheduler.clock import Clock, DrivingClock, SystemClock, check_same
 from go_scheduler.errors import ConfigurationError, StoreError, StoreUnavailableError
+from go_scheduler.events import NoticeGiven
+from go_scheduler.events.event import checked_listeners
 from go_scheduler.events.event_bus import Events
-from go_scheduler.events.listening import checked_listeners
-from go_scheduler.events.node_events import NoticeGiven
 from go_scheduler.handlers.registry import NAMELESS, HandlerRegistry, check_handler
 from go_scheduler.health import Health, HealthWarnings, not_running
 from go_scheduler.lifecycle import Lifecycle, forked
@@ -35,7 +35,7 @@ from go_scheduler.stores.memory.store import MemoryStore
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from go_scheduler.events.listening import Listener
+    from go_scheduler.events.event import Listener
     from go_scheduler.handlers.registry import Handler
     from go_scheduler.models import TaskDefinition
     from go_scheduler.running.calling.event_loop import ApplicationLoop

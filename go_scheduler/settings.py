@@ -40,16 +40,6 @@ _LEAST = {
     "lateness_objective": timedelta(milliseconds=1),
 }
 _POLICIES = {"retry": RetryPolicy, "catch_up": CatchUp}
-_MAY_BE_NONE = (
-    "max_hung",
-    "max_hangs",
-    "timeout",
-    "retry",
-    "jitter",
-    "retention_failed",
-    "clock_error",
-    "lateness_objective",
-)
 _FAILED_KEPT = timedelta(days=7)
 _LEAST_SPARES = 4
 
@@ -81,7 +71,8 @@ class Settings:
     def __post_init__(self) -> None:
         for each in fields(self):
             value = getattr(self, each.name)
-            if value is None and each.name in _MAY_BE_NONE:
+            # Annotations are kept as text.
+            if value is None and str(each.type).endswith(" | None"):
                 continue
             if each.name == "queues":
                 object.__setattr__(self, "queues", checked_queues(value))

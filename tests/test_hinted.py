@@ -11,7 +11,7 @@ import pytest
 from go_scheduler.clock import ZERO, SystemClock
 from go_scheduler.errors import StoreUnavailableError
 from go_scheduler.models import TaskDefinition
-from go_scheduler.node_health import HintedLooks
+from go_scheduler.node import HintedLooks
 from go_scheduler.scheduler import Scheduler
 from go_scheduler.stores.hints import Hints, News
 from go_scheduler.stores.memory.store import MemoryStore

@@ -26,7 +26,7 @@ from go_scheduler.http.problems import problem_of
 from go_scheduler.http.remote_errors import RefusedError, error_of
 from go_scheduler.testing.builders import HOUR, MINUTE
 from go_scheduler.testing.clock import START
-from go_scheduler.why.answer import Because
+from go_scheduler.why import Because
 from tests.http.serving import called
 
 if TYPE_CHECKING:

@@ -12,17 +12,7 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from go_scheduler.cli.commands import (
-    adding,
-    changing,
-    importing,
-    operating,
-    reading,
-    server,
-    simulating,
-    types,
-    workers,
-)
+from go_scheduler.cli.commands import adding, checking, definitions, serving, types
 from go_scheduler.cli.options import ExitCode, exit_code_of
 from go_scheduler.cli.output import OutputError, line, note
 from go_scheduler.errors import GoSchedulerError
@@ -100,16 +90,7 @@ def options(
     """Schedule work, look at it, run it and serve it."""
 
 
-for _each in (
-    server,
-    workers,
-    adding,
-    importing,
-    reading,
-    changing,
-    simulating,
-    operating,
-):
+for _each in (serving, adding, definitions, checking):
     application.add_typer(_each.app)
 application.add_typer(types.app, name="types")
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from datetime import datetime
 
-    from go_scheduler.cli.connection import Connected
+    from go_scheduler.cli.options import Connected
     from go_scheduler.http.jobs.jitter import Spread
     from go_scheduler.http.remote import Remote
     from go_scheduler.triggers import Trigger

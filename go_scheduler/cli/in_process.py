@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from fastapi import FastAPI
 
-    from go_scheduler.cli.connection import Connected
+    from go_scheduler.cli.options import Connected
 
 _URL = "http://127.0.0.1"
 

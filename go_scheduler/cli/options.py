@@ -1,18 +1,21 @@
-"""Arguments, options and exit codes that several commands have."""
-
-from __future__ import annotations
+"""Options, arguments and exit codes that commands share, and the store they name."""
 
 import inspect
 import json
-from dataclasses import fields, is_dataclass
-from datetime import datetime
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from copy import copy
+from dataclasses import dataclass, fields, is_dataclass
+from datetime import datetime, timedelta
 from enum import IntEnum
-from functools import update_wrapper
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, Union, get_args, get_origin
 
 import typer
 
+from go_scheduler.client import Client
 from go_scheduler.errors import (
     BusUnavailableError,
     ConfigurationError,
@@ -20,20 +23,28 @@ from go_scheduler.errors import (
     StoreError,
 )
 from go_scheduler.formatting import read_duration, shown
-from go_scheduler.http.remote_errors import NotAllowedError
+from go_scheduler.http.remote_errors import CallerError, NotAllowedError
+from go_scheduler.json import JSON
+from go_scheduler.stores.base import Store
+from go_scheduler.stores.opening import open_store
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-    from datetime import timedelta
-
-    from go_scheduler.json import JSON
+    from go_scheduler.http.configuration.sections import Configuration
+    from go_scheduler.http.remote import Remote
 
 
-def grouped(function: Callable[..., None]) -> Callable[..., None]:
-    """Decorate a command whose parameters include groups of options.
+_ITEM = re.compile(r"^ {4}(\w+): (.*(?:\n {5,}.*)*)", re.MULTILINE)
+"""A name, and what is said of it, on one or more lines."""
 
-    A group is a dataclass; the annotation of each field defines an option.
+
+def documented(function: Callable[..., None]) -> Callable[..., None]:
+    """Decorate a command: its docstring says what each of its options is.
+
+    A parameter that is annotated with a dataclass stands for a group of options, one
+    for each field. ``Attributes`` of the group say what they are; a group may have a
+    ``PANEL``, a heading in the help.
     """
+    about, helps = _read(function)
     parameters = inspect.signature(function).parameters.values()
     groups: dict[str, Any] = {
         each.name: each.annotation
@@ -47,27 +58,52 @@ def grouped(function: Callable[..., None]) -> Callable[..., None]:
             given[name] = group(**options)
         function(**given)
 
-    update_wrapper(call, function)
-    # Otherwise inspect would read the signature of the wrapped function.
-    del call.__wrapped__  # type: ignore[attr-defined]
+    found: list[inspect.Parameter] = []
+    for each in parameters:
+        if each.name in groups:
+            found += _options_of(groups[each.name])
+        else:
+            found.append(_option(each, helps))
+    call.__name__, call.__doc__ = function.__name__, about
     call.__annotations__ = {}
-    call.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-        [
-            option.replace(kind=inspect.Parameter.KEYWORD_ONLY)
-            for each in parameters
-            for option in _options(each)
-        ]
-    )
+    call.__signature__ = inspect.Signature(found)  # type: ignore[attr-defined]
     return call
 
 
-def _options(parameter: inspect.Parameter) -> Iterator[inspect.Parameter]:
-    group = parameter.annotation
-    if not is_dataclass(group):
-        yield parameter
-        return
-    made: Any = group
-    yield from inspect.signature(made).parameters.values()
+def _read(documented: object) -> tuple[str, dict[str, str]]:
+    """Split a docstring: what it says of the whole, and of each option."""
+    text = inspect.cleandoc(documented.__doc__ or "")
+    about, *options = re.split(r"^(?:Args|Attributes):\n", text, flags=re.MULTILINE)
+    items = _ITEM.findall("".join(options))
+    return about.strip(), {name: " ".join(said.split()) for name, said in items}
+
+
+def _options_of(group: Any) -> Sequence[inspect.Parameter]:
+    helps: dict[str, str] = {}
+    for base in reversed(group.__mro__):
+        helps |= _read(base)[1]
+    panel = getattr(group, "PANEL", None)
+    options = inspect.signature(group).parameters.values()
+    return [_option(each, helps, panel) for each in options]
+
+
+def _option(
+    parameter: inspect.Parameter, helps: Mapping[str, str], panel: str | None = None
+) -> inspect.Parameter:
+    """The parameter, as Typer wants it."""
+    kind, info = parameter.annotation, typer.Option()
+    if get_origin(kind) is Annotated:
+        kind, info = get_args(kind)
+        info = copy(info)
+    if kind is not typer.Context:
+        # Python drops docstrings, if it is told to optimize.
+        info.help = info.help or helps.get(parameter.name)
+        info.rich_help_panel = panel
+        # Typer has the first name of an option as its default.
+        if kind is bool and info.default is ...:
+            info.param_decls = (f"--{parameter.name.replace('_', '-')}",)
+        kind = Annotated[kind, info]
+    return parameter.replace(annotation=kind, kind=inspect.Parameter.KEYWORD_ONLY)
 
 
 def instant_of(text: str | None, option: str) -> datetime | None:
@@ -139,16 +175,12 @@ def pairs_of(texts: Sequence[str] | None, option: str) -> Mapping[str, str]:
     return found
 
 
-def text(
-    help: str, *names: str, metavar: str | None = None, panel: str | None = None
-) -> Any:
+def text(*names: str, metavar: str | None = None, help: str | None = None) -> Any:
     """An option without a default in its help."""
-    return typer.Option(
-        *names, help=help, metavar=metavar, rich_help_panel=panel, show_default=False
-    )
+    return typer.Option(*names, help=help, metavar=metavar, show_default=False)
 
 
-def argument(help: str, metavar: str | None = None) -> Any:
+def argument(metavar: str | None = None, help: str | None = None) -> Any:
     """An argument without a default in its help."""
     return typer.Argument(metavar=metavar, help=help, show_default=False)
 
@@ -163,47 +195,49 @@ Yes = Annotated[
 Definition = Annotated[
     str,
     argument(
-        "Its id or key, the beginning of its id, or a name that only it has.",
         "DEFINITION",
+        "Its id or key, the beginning of its id, or a name that only it has.",
     ),
 ]
 Definitions = Annotated[
     list[str] | None,
     argument(
-        "Ids or keys, beginnings of ids, or names that only one definition has.",
         "[DEFINITION]...",
+        "Ids or keys, beginnings of ids, or names that only one definition has.",
     ),
 ]
 Instances = Annotated[
-    list[str] | None, argument("Ids, or beginnings of ids.", "[INSTANCE]...")
+    list[str] | None, argument("[INSTANCE]...", "Ids, or beginnings of ids.")
 ]
 Handler = Annotated[
     str,
     argument(
-        "A handler or a registry of handlers, such as myapp.jobs:registry.",
         "MODULE:NAME",
+        "A handler or a registry of handlers, such as myapp.jobs:registry.",
     ),
 ]
 Config = Annotated[
     Path | None,
     text(
-        "The configuration file; default: ./go_scheduler.yaml,"
-        " then the one in ~/.config/go_scheduler.",
         metavar="FILE",
+        help="The configuration file; default: ./go_scheduler.yaml,"
+        " then the one in ~/.config/go_scheduler.",
     ),
 ]
-Host = Annotated[str | None, text("The address to listen on.")]
-Port = Annotated[int | None, text("The port; 0: any that is free.")]
-Name = Annotated[str | None, text("Only those with this name.")]
-Queue = Annotated[str | None, text("Only those in this queue.")]
+Host = Annotated[str | None, text(help="The address to listen on.")]
+Port = Annotated[int | None, text(help="The port; 0: any that is free.")]
+Name = Annotated[str | None, text(help="Only those with this name.")]
+Queue = Annotated[str | None, text(help="Only those in this queue.")]
 Metadata = Annotated[
     str | None,
     text(
-        'Only those whose metadata contains this, such as \'{"team": "billing"}\'.',
         metavar="JSON",
+        help="Only those whose metadata contains this, such as"
+        ' \'{"team": "billing"}\'.',
     ),
 ]
 Limit = Annotated[int, typer.Option("--limit", "-n", min=1, help="The most to list.")]
+Time = Annotated[str | None, text(metavar="TIME")]
 
 
 class ExitCode(IntEnum):
@@ -234,3 +268,216 @@ def exit_code_of(error: GoSchedulerError) -> ExitCode:
     if isinstance(error, NotAllowedError):
         return ExitCode.NOT_ALLOWED
     return ExitCode.NOT_SO
+
+
+Connected: TypeAlias = Union[Client, "Remote"]
+_MIGRATES = ("sqlite", "postgresql", "cockroachdb")
+
+Url = Annotated[str | None, text(metavar="URL")]
+
+
+class SchemaBehindError(StoreError):
+    """The schema of a store is missing or outdated."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Where:
+    """The store or the server that a command is about.
+
+    Attributes:
+        store: The store, such as sqlite:///jobs.db, postgresql://host/database or
+            redis://host; else GO_SCHEDULER_STORE.
+        server: The server, such as http://127.0.0.1:8710, instead of a store; else
+            GO_SCHEDULER_SERVER.
+    """
+
+    PANEL = "Where"
+    store: Url = None
+    server: Url = None
+    config: Config = None
+
+    @contextmanager
+    def client(self, *, migrates: bool = False) -> Iterator[Connected]:
+        """Connect to the store or the server.
+
+        Args:
+            migrates: Whether the schema of a store may be created or updated.
+
+        Raises:
+            ConfigurationError: Neither is named, or both.
+        """
+        if (server := self.server_url()) is not None:
+            # Imported here: a store does not need it, and it takes long.
+            from go_scheduler.http.remote import Remote
+
+            with Remote(server, token=token_for(server)) as client:
+                yield client
+            return
+        with closing(opened_store(self.url(), migrates=migrates)) as store:
+            yield Client(store)
+
+    def server_url(self) -> str | None:
+        """The URL of the server; None: a store is meant."""
+        if self.store is not None and self.server is not None:
+            raise ConfigurationError("say --store or --server, not both")
+        if self.store is not None or self.server is not None:
+            return self.server
+        server = os.environ.get("GO_SCHEDULER_SERVER")
+        if server and os.environ.get("GO_SCHEDULER_STORE"):
+            raise ConfigurationError(
+                "GO_SCHEDULER_STORE and GO_SCHEDULER_SERVER are both set: say --store"
+                " or --server"
+            )
+        return server or None
+
+    def url(self) -> str:
+        """The URL of the store.
+
+        Raises:
+            ConfigurationError: No store is named, or it is in memory.
+        """
+        return _url_of(
+            self.store,
+            self.config,
+            missing="say where: --store URL or --server URL, or set GO_SCHEDULER_STORE"
+            " or GO_SCHEDULER_SERVER, or have store.url in go_scheduler.yaml",
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class WhichStore:
+    """The store of a command that no server can do.
+
+    Attributes:
+        store: The store, such as sqlite:///jobs.db, postgresql://host/database or
+            redis://host; else GO_SCHEDULER_STORE.
+    """
+
+    PANEL = "Where"
+    store: Url = None
+    config: Config = None
+
+    def url(self) -> str:
+        """The URL of the store.
+
+        Raises:
+            ConfigurationError: No store is named, or it is in memory.
+        """
+        return _url_of(
+            self.store,
+            self.config,
+            missing="this command needs the store itself: say --store URL, or set"
+            " GO_SCHEDULER_STORE, or have store.url in go_scheduler.yaml",
+        )
+
+
+def _url_of(store: str | None, config: Path | None, *, missing: str) -> str:
+    """The URL of a store; ``missing`` says what to do if none is named."""
+    url = store or os.environ.get("GO_SCHEDULER_STORE")
+    if not url:
+        # Imported here: most commands read no file.
+        from go_scheduler.http.configuration.files import store_url
+
+        url = store_url(config)
+    if not url:
+        raise ConfigurationError(missing)
+    if url.startswith("memory:"):
+        raise ConfigurationError(
+            "a memory:// store ends with the process that has it: name one that"
+            " processes can share, such as sqlite:///jobs.db"
+        )
+    return url
+
+
+def configuration(
+    file: Path | None, options: Mapping[str, tuple[str, object]] | None = None
+) -> "Configuration":
+    """Load the configuration, with the options of a command.
+
+    Args:
+        file: The file; None: the one in the usual places.
+        options: By the name of each option, its setting and its value; None: it was
+            not given.
+
+    Raises:
+        ConfigurationError: A setting is wrong.
+    """
+    from go_scheduler.http.configuration.loading import load_configuration
+
+    return load_configuration(file, options=options)
+
+
+def checked_configuration(
+    file: Path | None, options: Mapping[str, tuple[str, object]] | None = None
+) -> "Configuration":
+    """The same, if a server can start with it."""
+    from go_scheduler.http.configuration.checking import check
+
+    settings = configuration(file, options)
+    check(settings)
+    return settings
+
+
+def token_for(server: str) -> str | None:
+    """The token for a server; None: there is none.
+
+    Raises:
+        CallerError: A login has expired.
+        ConfigurationError: Others could read the token of the environment.
+    """
+    from go_scheduler.http.access.login import LoginError, Logins
+    from go_scheduler.http.access.loopback import check_safe_url, is_safe_url
+
+    if token := os.environ.get("GO_SCHEDULER_TOKEN"):
+        check_safe_url(server)
+        return token
+    if not is_safe_url(server):
+        return None
+    try:
+        return Logins().token(server)
+    except LoginError as error:
+        raise CallerError(str(error)) from error
+
+
+def tokens_for(server: str) -> Callable[[], str] | None:
+    """A function that returns the current token; None: there is no token.
+
+    Raises:
+        CallerError: A login has expired.
+    """
+    token = token_for(server)
+    return None if token is None else lambda: token_for(server) or token
+
+
+def scheme_of(url: str) -> str:
+    """The kind of database of a URL, without a driver."""
+    scheme = url.partition("://")[0].partition("+")[0].lower()
+    return "postgresql" if scheme == "postgres" else scheme
+
+
+def opened_store(url: str, *, migrates: bool) -> Store:
+    """Open a store whose schema is up to date.
+
+    Raises:
+        ConfigurationError: The URL is wrong.
+        StoreError: The store cannot be used.
+    """
+    if migrates or scheme_of(url) not in _MIGRATES:
+        return open_store(url)
+    store = open_store(url, migrate=False)
+    try:
+        store.initialize()
+    except StoreError as error:
+        store.close()
+        found, missing, _ = str(error).partition("; opened with migrate=True")
+        if missing:
+            raise SchemaBehindError(
+                f"{found}: name another one by --store, or have `go_scheduler add` or"
+                " `go_scheduler migrate` make it"
+            ) from error
+        if "the schema in the database is behind" in str(error):
+            raise SchemaBehindError(
+                f"{error}; or run `go_scheduler migrate`, if it is the right one"
+            ) from error
+        raise
+    return store

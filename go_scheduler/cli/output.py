@@ -8,16 +8,18 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
+from functools import partial
 from io import StringIO
 from typing import TYPE_CHECKING, Any, TypeVar
+from uuid import UUID
 
 import typer
 
 from go_scheduler.cli.options import ExitCode
 from go_scheduler.errors import ConfigurationError, GoSchedulerError
 from go_scheduler.formatting import safe, write_duration
-from go_scheduler.models import NodeInfo, TaskDefinition, TaskInstance
-from go_scheduler.models.definition import POLICIES
+from go_scheduler.json import write_instant
+from go_scheduler.models import POLICIES, NodeInfo, TaskDefinition, TaskInstance
 from go_scheduler.triggers.base import Trigger
 from go_scheduler.triggers.trigger_timeouts import describe_with_zone
 
@@ -48,10 +50,10 @@ def json_of(value: object) -> Mapping[str, Any]:
     if isinstance(value, Mapping):
         return value
     # Imported here, as it takes long.
-    from go_scheduler.client.backfilling import Backfill
+    from go_scheduler.client.on_demand import Backfill
     from go_scheduler.http.bodies import definitions, instances
     from go_scheduler.triggers.previews import PreviewedTime
-    from go_scheduler.why.answer import Why
+    from go_scheduler.why import Why
 
     answers: Mapping[type, Any] = {
         TaskDefinition: definitions.DefinitionAnswer,
@@ -71,11 +73,20 @@ def json_of(value: object) -> Mapping[str, Any]:
 def document(value: object) -> None:
     """Print one JSON object, on a line of its own."""
     separators = (",", ":")
-    found = json_of(value)
-    text = json.dumps(found, ensure_ascii=False, separators=separators)
+    dumps = partial(json.dumps, json_of(value), default=_plain, separators=separators)
+    text = dumps(ensure_ascii=False)
     if _encoded(text) != text:
-        text = json.dumps(found, separators=separators)
+        text = dumps()
     _write(f"{text}\n")
+
+
+def _plain(value: object) -> object:
+    """A part of a mapping, as the server answers it."""
+    if isinstance(value, datetime):
+        return write_instant(value)
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    return str(value) if isinstance(value, UUID) else json_of(value)
 
 
 def print_one(value: object, text: str, *, json: bool) -> None:

@@ -1,12 +1,14 @@
-"""The arguments of the client's calls: checks, selections, and jobs of a task."""
+"""The arguments and answers of the client's calls: checks, conditions, jobs, pages."""
 
 from __future__ import annotations
 
+import json
+from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import TYPE_CHECKING, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID, uuid4
 
 from go_scheduler.argument_hints import write_instead
@@ -14,15 +16,18 @@ from go_scheduler.checks import check_definition_id, check_number, check_type
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.formatting import shown
 from go_scheduler.json import check_text, freeze
-from go_scheduler.models import METADATA_LIMIT
+from go_scheduler.models import METADATA_LIMIT, DefinitionState
 from go_scheduler.stores.filters import DefinitionFilter
+from go_scheduler.stores.messages import Position
 from go_scheduler.triggers.base import utc
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
     from go_scheduler.json import JSON
+    from go_scheduler.stores import filters
     from go_scheduler.stores.base import JoinedStore
+
 
 _Given = TypeVar("_Given")
 _Word = TypeVar("_Word", bound=StrEnum)
@@ -70,15 +75,10 @@ def checked_names(what: str, names: Collection[str] | None) -> Collection[str] |
     return frozenset(kept)
 
 
-class Whose(TypedDict):
-    """Queues and owners that a list is restricted to; None: any."""
-
-    queues: Collection[str] | None
-    owners: Collection[str] | None
-
-
-def whose(queues: Collection[str] | None, owners: Collection[str] | None) -> Whose:
-    """The restriction of a list to queues and owners, checked."""
+def whose(
+    queues: Collection[str] | None, owners: Collection[str] | None
+) -> dict[str, Any]:
+    """The conditions that restrict a list to queues and owners, checked."""
     return {
         "queues": checked_names("queues", queues),
         "owners": checked_names("owners", owners),
@@ -121,11 +121,6 @@ def one_of(kind: type[_Word], word: _Word | str) -> _Word:
     return kind(word)
 
 
-def metadata_query(metadata: Mapping[str, JSON]) -> Mapping[str, JSON]:
-    """Check metadata to search for; return it read-only."""
-    return freeze(metadata, name="metadata", limit=METADATA_LIMIT)
-
-
 def in_both(one: str | None, several: Collection[str] | None) -> Collection[str] | None:
     """What a list may have that meets both conditions; None: anything."""
     if one is None:
@@ -139,6 +134,10 @@ def conditions(
     metadata: Mapping[str, JSON] | None,
     name: str | None,
     queue: str | None,
+    owner: str | None = None,
+    queues: Collection[str] | None = None,
+    owners: Collection[str] | None = None,
+    state: DefinitionState | str | None = None,
 ) -> DefinitionFilter:
     """The conditions, checked.
 
@@ -147,11 +146,16 @@ def conditions(
     """
     check_searched("name", name)
     check_searched("queue", queue)
+    check_searched("owner", owner)
+    if metadata is not None:
+        metadata = freeze(metadata, name="metadata", limit=METADATA_LIMIT)
     return DefinitionFilter(
         ids=None if ids is None else checked_ids(ids),
-        metadata=None if metadata is None else metadata_query(metadata),
+        metadata=metadata,
         name=name,
-        queues=None if queue is None else [queue],
+        queues=in_both(queue, checked_names("queues", queues)),
+        owners=in_both(owner, checked_names("owners", owners)),
+        state=None if state is None else one_of(DefinitionState, state),
     )
 
 
@@ -199,3 +203,88 @@ class Job:
     delay: timedelta | None = None
     key: str | None = None
     id: UUID = field(default_factory=uuid4)
+
+
+_Item = TypeVar("_Item")
+
+
+class ListOrder(StrEnum):
+    """The order of a list. A cursor can be used in its own order only."""
+
+    DEFINITIONS_BY_ID = "d"
+    DEFINITIONS_SOONEST_FIRST = "ds"
+    INSTANCES_OLDEST_FIRST = "i"
+    INSTANCES_NEWEST_FIRST = "in"
+    INSTANCES_ENDED_LAST_FIRST = "ie"
+
+
+# The orders in which each item has a time.
+_BY_TIME = (
+    ListOrder.INSTANCES_OLDEST_FIRST,
+    ListOrder.INSTANCES_NEWEST_FIRST,
+    ListOrder.INSTANCES_ENDED_LAST_FIRST,
+)
+
+
+class Page(list[_Item]):
+    """A list that may go on.
+
+    Attributes:
+        next: Pass it on as ``after`` to read the next page; None: there is none. It is
+            a text without meaning, of some 100 letters, digits, ``-``, ``_`` and
+            ``=``, and stays good whatever becomes of what the page shows.
+    """
+
+    def __init__(self, items: Iterable[_Item] = (), *, next: str | None = None) -> None:
+        super().__init__(items)
+        self.next = next
+
+
+def page_of(found: filters.Page[_Item], order: ListOrder) -> Page[_Item]:
+    """A page of a store, with a cursor that says where to go on."""
+    next = None if found.next is None else cursor_of(order, found.next)
+    return Page(found, next=next)
+
+
+def read_cursor(after: object, order: ListOrder) -> Position | None:
+    """The position that a cursor stands for.
+
+    Raises:
+        ConfigurationError: It is none, or one of another list.
+    """
+    if after is None:
+        return None
+    check_type("after", after, str)
+    assert isinstance(after, str)
+    try:
+        of, at, id = json.loads(urlsafe_b64decode(after.encode()))
+        position = Position(
+            at=(
+                None
+                if at is None or order is ListOrder.DEFINITIONS_BY_ID
+                else utc(datetime.fromisoformat(at), name="at")
+            ),
+            id=UUID(id),
+        )
+    # Anybody can cause a RecursionError: brackets within brackets.
+    except (ValueError, TypeError, AttributeError, RecursionError, ConfigurationError):
+        of = None
+    if of != order.value or (at is None and order in _BY_TIME):
+        raise ConfigurationError(
+            "after must be the `next` of a page of the same list in the same order, not"
+            f" {shown(after)}"
+        )
+    return position
+
+
+def from_id(id: UUID) -> str:
+    """The cursor after which a list in the order of ids begins with this one."""
+    before = UUID(int=max(0, id.int - 1))
+    return cursor_of(ListOrder.DEFINITIONS_BY_ID, Position(at=None, id=before))
+
+
+def cursor_of(order: ListOrder, position: Position) -> str:
+    """The cursor that stands for a position, for the next page of the same list."""
+    at = None if position.at is None else position.at.isoformat()
+    text = json.dumps([order.value, at, str(position.id)])
+    return urlsafe_b64encode(text.encode()).decode()

@@ -1,33 +1,38 @@
-"""Scheduling definitions: they are checked, anchored, and put into the store."""
+"""Scheduling: definitions are checked, anchored and put, by themselves or as a set."""
 
 from __future__ import annotations
 
 from contextlib import suppress
 from contextvars import ContextVar
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeVar, get_args
 from warnings import warn
 
 from go_scheduler.argument_hints import write_instead
-from go_scheduler.checks import check_type
+from go_scheduler.checks import check_name, check_type, check_version
 from go_scheduler.client.arguments import several
-from go_scheduler.client.awaitable import on_thread, run_sync_of
-from go_scheduler.client.store_access import StoreAccess
+from go_scheduler.client.store_access import StoreAccess, await_within, on_thread
 from go_scheduler.errors import (
     ConfigurationError,
     GoSchedulerError,
     InvalidTriggerError,
     ScheduleWarning,
 )
-from go_scheduler.events.definition_events import DefinitionScheduled
+from go_scheduler.events import (
+    Change,
+    DeclarationOutdated,
+    DefinitionDeleted,
+    DefinitionScheduled,
+)
 from go_scheduler.events.event import of_definition
 from go_scheduler.formatting import shown
 from go_scheduler.json import freeze
 from go_scheduler.models import TaskDefinition
 from go_scheduler.models.values import changed
+from go_scheduler.running.withdrawing import Kind
 from go_scheduler.stores.base import Store, transactional
 from go_scheduler.stores.filters import DefinitionFilter
-from go_scheduler.stores.rules import is_over
+from go_scheduler.stores.rules import Declaration, Removed, is_over
 from go_scheduler.triggers.base import (
     STATE_LIMIT,
     WRITE_BOTH,
@@ -41,12 +46,15 @@ from go_scheduler.triggers.base import (
 from go_scheduler.triggers.stored import dump_trigger, load_trigger
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence, Set
+    from collections.abc import Iterable, Sequence, Set
     from datetime import datetime
     from uuid import UUID
 
+    from go_scheduler.stores.rules import Declared
+
+
 _Prepared = TypeVar("_Prepared")
-_Put = TypeVar("_Put")
+_REMOVED = get_args(Removed)
 
 
 def prepare(
@@ -147,50 +155,20 @@ def _check_storable(trigger: Trigger, given: Trigger) -> None:
         )
 
 
-def put_prepared(
-    prepare: Callable[..., tuple[_Prepared, Sequence[str]]],
-    put: Callable[[_Prepared, object], _Put],
-    connection: object,
-) -> _Put:
-    """Prepare definitions, warn their author of odd triggers, and put them.
-
-    Args:
-        prepare: Called with ``joins``: whether there is a transaction of the user's.
-        put: Called with what was prepared, and the connection.
-        connection: The user's; None: there is no transaction.
-    """
-    prepared, odd = prepare(joins=connection is not None)
-    _warn_author(odd)
-    return put(prepared, connection)
-
-
-async def aput_prepared(
-    name: str,
-    prepare: Callable[..., tuple[_Prepared, Sequence[str]]],
-    put: Callable[[_Prepared, object], _Put],
-    connection: object,
-) -> _Put:
-    """Await what ``put_prepared`` does; ``name`` is the call, for errors."""
-    run_sync = None if connection is None else run_sync_of(connection, name)
-    prepared, odd = await on_thread(prepare, joins=run_sync is not None)
-    _warn_author(odd)
-    if run_sync is None:
-        return await on_thread(put, prepared, None)
-    return await run_sync(partial(put, prepared))
-
-
-def _warn_author(odd: Sequence[str]) -> None:
-    """Warn at the line where the user called: four calls above this one."""
-    for text in odd if WARNS.get() else ():
-        warn(text, ScheduleWarning, stacklevel=5)
-
-
 WARNS: ContextVar[bool] = ContextVar("WARNS", default=True)
 """Whether odd triggers cause a Python warning; not if the sender is told."""
 
 
+def _warned(prepared: tuple[_Prepared, Sequence[str]]) -> _Prepared:
+    """What was prepared, after its author was warned of what is odd about it."""
+    for text in prepared[1] if WARNS.get() else ():
+        # At the line where the user called, three calls above this one.
+        warn(text, ScheduleWarning, stacklevel=4)
+    return prepared[0]
+
+
 class Scheduling(StoreAccess):
-    """Schedules definitions."""
+    """Schedules definitions, and declares sets of them."""
 
     @write_instead("scheduler.schedule(TaskDefinition(trigger=trigger))")
     def schedule(
@@ -236,8 +214,9 @@ class Scheduling(StoreAccess):
         Warns:
             ScheduleWarning: The trigger is one that people often do not mean.
         """
-        prepare = partial(self._prepare, "schedule", [definition])
-        return put_prepared(prepare, self._put, connection)[0]
+        joins = connection is not None
+        prepared = _warned(self._prepare("schedule", [definition], joins=joins))
+        return self._put(prepared, connection)[0]
 
     @write_instead("scheduler.schedule_all([definition])")
     def schedule_all(
@@ -263,9 +242,9 @@ class Scheduling(StoreAccess):
         Warns:
             ScheduleWarning: The trigger of one is one that people often do not mean.
         """
-        given = several("definitions", definitions)
-        prepare = partial(self._prepare, "schedule_all", given)
-        return put_prepared(prepare, self._put, connection)
+        given, joins = several("definitions", definitions), connection is not None
+        prepared = _warned(self._prepare("schedule_all", given, joins=joins))
+        return self._put(prepared, connection)
 
     @write_instead("await scheduler.aschedule(TaskDefinition(trigger=trigger))")
     async def aschedule(
@@ -279,7 +258,9 @@ class Scheduling(StoreAccess):
                 in autocommit.
         """
         prepare = partial(self._prepare, "schedule", [definition])
-        return (await aput_prepared("schedule", prepare, self._put, connection))[0]
+        prepared = _warned(await on_thread(prepare, joins=connection is not None))
+        put = partial(self._put, prepared)
+        return (await await_within(connection, put, "schedule"))[0]
 
     @write_instead("await scheduler.aschedule_all([definition])")
     async def aschedule_all(
@@ -291,9 +272,12 @@ class Scheduling(StoreAccess):
             definitions: What to run, and when; each id once.
             connection: As for ``aschedule``.
         """
-        given = several("definitions", definitions)
-        prepare = partial(self._prepare, "schedule_all", given)
-        return await aput_prepared("schedule_all", prepare, self._put, connection)
+        prepare = partial(
+            self._prepare, "schedule_all", several("definitions", definitions)
+        )
+        prepared = _warned(await on_thread(prepare, joins=connection is not None))
+        put = partial(self._put, prepared)
+        return await await_within(connection, put, "schedule_all")
 
     def _prepare(
         self, operation: str, definitions: Sequence[TaskDefinition], *, joins: bool
@@ -358,6 +342,176 @@ class Scheduling(StoreAccess):
                         joined=joined,
                     )
                 )
+
+    @write_instead('scheduler.declare([definition], owner="shop")')
+    def declare(
+        self,
+        definitions: Iterable[TaskDefinition],
+        *,
+        owner: str,
+        version: int | None = None,
+        removed: Removed = "delete",
+        adopt: bool = False,
+        connection: object = None,
+    ) -> list[TaskDefinition]:
+        """Let an owner have these definitions and no others, in one write.
+
+        Each is scheduled, as by ``schedule``. What the owner has declared before and
+        declares no more is deleted, or paused. Any number of processes may call it at
+        each start, at once as well: the same set again changes nothing, and of two sets
+        the later one counts, as a whole. With a ``version``, one that is lower than the
+        last changes nothing, so that in a rolling deploy what starts late in its old
+        version does not undo the new one.
+
+        What is declared stays in its set: ``schedule`` may change it until the next
+        declaration, which changes it back, and ``delete_definition`` deletes it until
+        then. What somebody has paused stays paused.
+
+        ```python
+        scheduler.declare([report, cleanup], owner="shop", version=7)
+        ```
+
+        Args:
+            definitions: The set; each with a ``key``, or an id of its own.
+            owner: Whose set it is: a name that each application has for itself, at most
+                200 characters.
+            version: Rises with each release whose set differs, such as the number of
+                the build; None: the owner has no versions. Once it has had one, a
+                declaration without one changes nothing.
+            removed: What becomes of those that are declared no more: *delete*, and the
+                id is forgotten; *pause*, until they are declared again, by this owner
+                or by another one; or *keep*: nothing, they stay in the set as they are.
+            adopt: Whether a definition of these ids that is in no set, as it was
+                scheduled by itself, is taken into this one.
+            connection: To make it part of a transaction of yours, as for ``schedule``.
+                Other declarations of this owner wait for its end. If this raises, roll
+                it back.
+
+        Returns:
+            The definitions as stored, in the order given; empty if a later version has
+            been declared.
+
+        Raises:
+            ConfigurationError: An argument is wrong; or one of the definitions is in
+                the set of another owner, or in none. Nothing has changed.
+            InvalidTriggerError: As for ``schedule``.
+            ConflictError: As for ``schedule``.
+            StoreUnavailableError: As for ``schedule``.
+
+        Warns:
+            ScheduleWarning: The trigger of one is one that people often do not mean.
+        """
+        prepared = self._declaration(
+            several("definitions", definitions),
+            owner,
+            version=version,
+            removed=removed,
+            adopt=adopt,
+            joins=connection is not None,
+        )
+        return self._declare(_warned(prepared), connection)
+
+    @write_instead('await scheduler.adeclare([definition], owner="shop")')
+    async def adeclare(
+        self,
+        definitions: Iterable[TaskDefinition],
+        *,
+        owner: str,
+        version: int | None = None,
+        removed: Removed = "delete",
+        adopt: bool = False,
+        connection: object = None,
+    ) -> list[TaskDefinition]:
+        """Await what ``declare`` does; see there.
+
+        Its ``connection`` is one as for ``aschedule``.
+        """
+        prepared = await on_thread(
+            self._declaration,
+            several("definitions", definitions),
+            owner,
+            version=version,
+            removed=removed,
+            adopt=adopt,
+            joins=connection is not None,
+        )
+        declare = partial(self._declare, _warned(prepared))
+        return await await_within(connection, declare, "declare")
+
+    def _declaration(
+        self,
+        definitions: Sequence[TaskDefinition],
+        owner: str,
+        *,
+        version: int | None,
+        removed: Removed,
+        adopt: bool,
+        joins: bool,
+    ) -> tuple[Declaration, Sequence[str]]:
+        owner = check_name("owner", owner)
+        check_version(version)
+        if removed not in _REMOVED:
+            raise ConfigurationError(
+                f"removed must be 'delete', 'pause' or 'keep', not {shown(removed)}"
+            )
+        check_type("adopt", adopt, bool)
+        prepared, odd = self._prepare("declare", definitions, joins=joins)
+        for each in prepared:
+            if not each.named:
+                raise ConfigurationError(
+                    "what is declared needs an id of its own, the same at each start,"
+                    f" as by key='nightly report': {shown(each.trigger)}"
+                )
+        declaration = Declaration(
+            owner=owner,
+            definitions=prepared,
+            version=version,
+            removed=removed,
+            adopts=adopt,
+        )
+        return declaration, odd
+
+    def _declare(
+        self, declaration: Declaration, connection: object
+    ) -> list[TaskDefinition]:
+        # Empty if the version was too low; the user's transaction may still commit.
+        done: list[Declared] = []
+
+        def committed() -> None:
+            withdraw()
+            self._look_at_all()
+
+        def withdraw() -> None:
+            for each in done:
+                self._withdraw(Kind.DELETED, each.deleted)
+                self._withdraw(Kind.PAUSED, [paused.id for paused in each.paused])
+
+        store = self._within(connection, committed)
+        declared = store.declare_definitions(declaration)
+        done.append(declared)
+        if declared.outdated_by is not None:
+            self._events.tell(
+                DeclarationOutdated(
+                    owner=declaration.owner,
+                    version=declaration.version,
+                    stored=declared.outdated_by,
+                )
+            )
+            return []
+        if connection is None:
+            withdraw()
+            for each in declared.definitions:
+                self._look(each)
+            if declared.resumed:
+                # Instances without a fire time may have waited for the resume.
+                self._look_for_instances()
+        joined = connection is not None
+        self._tell_scheduled(declared.definitions, joined=joined)
+        self._tell_changed(Change.RESUMED, declared.resumed, joined=joined)
+        self._tell_changed(Change.PAUSED, declared.paused, joined=joined)
+        for gone in declared.deleted:
+            self._events.tell(DefinitionDeleted(definition_id=gone, joined=joined))
+        return list(declared.definitions)
 
 
 def _unchanged(store: Store, prepared: Sequence[TaskDefinition]) -> Set[UUID]:

@@ -1,28 +1,93 @@
-"""A client's way to its store, which is made ready at the first call."""
+"""A client's way to its store: made ready by the first call, awaited on a thread."""
 
 from __future__ import annotations
 
-from contextvars import ContextVar
-from typing import TYPE_CHECKING, Protocol
+import asyncio
+from contextvars import ContextVar, copy_context
+from functools import partial, update_wrapper
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
 from uuid import UUID
 
 from go_scheduler.checks import check_made, check_trace_context, check_type
-from go_scheduler.client.awaitable import awaitable
-from go_scheduler.events.definition_events import Change, DefinitionChanged
-from go_scheduler.events.event import of_definition
+from go_scheduler.errors import ConfigurationError
+from go_scheduler.events import Change, DefinitionChanged
+from go_scheduler.events.event import Instrument, Put, of_definition
 from go_scheduler.events.event_bus import LOG_ALONE, Events, Teller
-from go_scheduler.events.listening import Instrument, Put
 from go_scheduler.running.withdrawing import Edit, Kind, withdraw
 from go_scheduler.stores.base import Store, transactional
 from go_scheduler.stores.filters import DefinitionFilter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence, Set
+    from collections.abc import Callable, Collection, Coroutine, Sequence, Set
+    from concurrent.futures import Executor
     from datetime import timedelta
 
     from go_scheduler.models import Outcome, TaskDefinition, TaskInstance
     from go_scheduler.stores.base import JoinedStore
     from go_scheduler.stores.messages import Addition
+
+
+_Self = TypeVar("_Self")
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+
+THREADS: ContextVar[Executor | None] = ContextVar("THREADS", default=None)
+"""The executor in which awaited calls wait for the store; None: the loop's own."""
+
+
+async def on_thread(call: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
+    """Make a call that waits for the store, or takes long, on a thread, and await it.
+
+    Raises:
+        StoreUnavailableError: There is no thread for it, and nothing was done.
+    """
+    in_context = partial(copy_context().run, call, *args, **kwargs)
+    return await asyncio.get_running_loop().run_in_executor(THREADS.get(), in_context)
+
+
+async def await_within(connection: Any, call: Callable[[object], _T], name: str) -> _T:
+    """Await a call that takes a sync connection, or None: then it is on a thread.
+
+    Args:
+        connection: The user's async connection; None: there is none.
+        call: Called with the sync connection behind that one.
+        name: The user's call for a sync one.
+
+    Raises:
+        ConfigurationError: It is no async connection.
+    """
+    if connection is None:
+        return await on_thread(call, None)
+    if not hasattr(connection, "run_sync"):
+        raise ConfigurationError(
+            "connection must be a SQLAlchemy AsyncConnection or AsyncSession, not of"
+            f" type {type(connection).__name__}: with that one, call {name}()"
+        )
+    answer: _T = await connection.run_sync(call)
+    return answer
+
+
+def awaitable(
+    method: Callable[Concatenate[_Self, _P], _T],
+) -> Callable[Concatenate[_Self, _P], Coroutine[Any, Any, _T]]:
+    """Make the awaitable form of a method, which does not block the event loop.
+
+    Its ``connection``, if it takes one and is given it, is an async one.
+    """
+
+    async def call(self: _Self, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
+        def join(joined: object) -> _T:
+            if joined is not None:
+                kwargs["connection"] = joined
+            return method(self, *args, **kwargs)
+
+        return await await_within(kwargs.get("connection"), join, method.__name__)
+
+    update_wrapper(call, method)
+    call.__name__ = f"a{method.__name__}"
+    call.__doc__ = f"Await what ``{method.__name__}`` does; see there."
+    return call
+
 
 CARRIED: ContextVar[str | None] = ContextVar("CARRIED", default=None)
 """The trace context that a remote caller sent with the call."""

@@ -1,57 +1,100 @@
-"""What users look at: nodes, lists and numbers, as fast where there is much."""
+"""What users look at: nodes, lists and numbers, and why something ran or did not."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import timedelta
-from itertools import pairwise
+from datetime import datetime, timedelta
+from itertools import chain, pairwise
 from typing import TYPE_CHECKING
+from uuid import UUID
 
-from go_scheduler.checks import check_definition_id, check_type
+from go_scheduler.checks import check_at_least, check_definition_id, check_type
 from go_scheduler.client.arguments import (
+    ListOrder,
     check_limit,
+    check_most,
     check_searched,
     checked_bounds,
+    checked_ids,
     checked_most,
     checked_names,
+    conditions,
     one_of,
+    page_of,
+    read_cursor,
     whose,
 )
-from go_scheduler.client.awaitable import awaitable
-from go_scheduler.client.pages import ListOrder, page_of, read_cursor
-from go_scheduler.client.store_access import StoreAccess
-from go_scheduler.errors import ConfigurationError
-from go_scheduler.models import COUNTED, Backlog, Counted, NodeInfo, Outcome, State
+from go_scheduler.client.store_access import StoreAccess, awaitable
+from go_scheduler.clock import ZERO
+from go_scheduler.errors import (
+    ConfigurationError,
+    TaskDefinitionNotFoundError,
+    TaskInstanceNotFoundError,
+)
+from go_scheduler.models import (
+    COUNTED,
+    OPEN,
+    Backlog,
+    Counted,
+    DefinitionState,
+    NodeInfo,
+    Outcome,
+    State,
+    TaskDefinition,
+    TaskInstance,
+)
 from go_scheduler.models.counts import MINUTE
 from go_scheduler.stores.base import (
     CONTACTS_KEPT,
     ENDED_LOOKED_AT,
     KEYS_LOOKED_AT,
     LOOKED_AT,
+    count_unstarted,
 )
 from go_scheduler.stores.filters import (
     CLAIMABLE,
     CLAIMED,
     DefinitionFilter,
+    DefinitionOrder,
     Filter,
     Order,
 )
-from go_scheduler.triggers.base import utc
+from go_scheduler.stores.messages import Position
+from go_scheduler.stores.rules import slot_taken_by
+from go_scheduler.triggers.base import fire_times, utc
+from go_scheduler.triggers.times import FIRST_INSTANT
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import (
+        Callable,
+        Collection,
+        Iterable,
+        Iterator,
+        Mapping,
+        Sequence,
+    )
     from datetime import datetime
-    from uuid import UUID
 
-    from go_scheduler.client.pages import Page
-    from go_scheduler.models import QueueStats, TaskDefinition, TaskInstance
+    from go_scheduler.audit import AuditedDefinition
+    from go_scheduler.client.arguments import Page
+    from go_scheduler.json import JSON
+    from go_scheduler.models import QueueStats, TaskDefinition, TaskInstance, TaskRun
     from go_scheduler.stores.base import Store
     from go_scheduler.stores.messages import NodeContact
+    from go_scheduler.triggers.base import Trigger
+    from go_scheduler.why import Facts, Why
 
 
 _LOOKED_AT = 500
 """How many waiting instances are searched for what was given back."""
 _QUEUES = 100
+_ALIVE = timedelta(minutes=1)
+_MOST_MINUTES = 2000
+# How much of each list is read: enough to find what is most urgent, or was last.
+_MOST = 100
+_SECOND = timedelta(seconds=1)
+_DAY = timedelta(days=1)
+_LAST_ID = UUID(int=2**128 - 1)
 
 
 def backlog_of(
@@ -103,16 +146,200 @@ def _with(
     return [found[queue] for queue in sorted(found)][:_QUEUES]
 
 
-_ALIVE = timedelta(minutes=1)
-_MOST_MINUTES = 2000
-
-
 class Views(StoreAccess):
-    """Reads what people look at, such as the pages of a dashboard.
+    """Reads definitions, instances and nodes, counts them, and says why.
 
-    Each call that reads definitions or instances reads a bounded number of rows of an
-    index, however many there are.
+    But for ``counts``, each call that reads definitions or instances reads a bounded
+    number of rows of an index, however many there are.
     """
+
+    def get_definition(self, definition_id: UUID) -> TaskDefinition:
+        """Read one definition.
+
+        Raises:
+            TaskDefinitionNotFoundError: There is none with this id.
+        """
+        check_definition_id(definition_id)
+        return self._ready().get_definition(definition_id)
+
+    aget_definition = awaitable(get_definition)
+    """Await what ``get_definition`` does; see there."""
+
+    def list_definitions(
+        self,
+        *,
+        ids: Collection[UUID] | None = None,
+        metadata: Mapping[str, JSON] | None = None,
+        name: str | None = None,
+        queue: str | None = None,
+        owner: str | None = None,
+        queues: Collection[str] | None = None,
+        owners: Collection[str] | None = None,
+        state: DefinitionState | str | None = None,
+        soonest_first: bool = False,
+        after: str | None = None,
+        limit: int = 100,
+    ) -> Page[TaskDefinition]:
+        """Read a page of the definitions that meet every condition given.
+
+        Args:
+            ids: Their id is among these.
+            metadata: Their metadata contains this: each key, with a value that contains
+                the one given; an array contains those whose items it all contains.
+            name: They have this name.
+            queue: They have this queue.
+            owner: They are in the declared set of this owner.
+            queues: Their queue is among these.
+            owners: They are in the declared set of one of these owners.
+            state: They are in this state, such as ``"paused"``.
+            soonest_first: In the order of their ``next_fire_time``, those that have
+                none at the end.
+            after: They come after a page: its ``next``.
+            limit: The most to return, 1 to 1,000.
+
+        Returns:
+            The definitions in the order of their ids, unless told otherwise; its
+            ``next`` reads on.
+
+        Raises:
+            ConfigurationError: An argument is wrong.
+        """
+        check_limit(limit)
+        check_type("soonest_first", soonest_first, bool)
+        order, in_store = ListOrder.DEFINITIONS_BY_ID, DefinitionOrder.ID
+        if soonest_first:
+            order = ListOrder.DEFINITIONS_SOONEST_FIRST
+            in_store = DefinitionOrder.NEXT_FIRE_TIME
+        where = conditions(
+            ids=ids,
+            metadata=metadata,
+            name=name,
+            queue=queue,
+            owner=owner,
+            queues=queues,
+            owners=owners,
+            state=state,
+        )
+        found = self._ready().select_definitions(
+            where, order=in_store, after=read_cursor(after, order), limit=limit
+        )
+        return page_of(found, order)
+
+    alist_definitions = awaitable(list_definitions)
+    """Await what ``list_definitions`` does; see there."""
+
+    def get_instance(self, instance_id: UUID) -> TaskInstance:
+        """Read one instance.
+
+        Raises:
+            TaskInstanceNotFoundError: There is none with this id.
+        """
+        check_type("instance_id", instance_id, UUID)
+        return self._ready().get_instance(instance_id)
+
+    aget_instance = awaitable(get_instance)
+    """Await what ``get_instance`` does; see there."""
+
+    def list_instances(
+        self,
+        *,
+        definition_id: UUID | None = None,
+        name: str | None = None,
+        key: str | None = None,
+        state: State | str | None = None,
+        since: datetime | None = None,
+        queues: Collection[str] | None = None,
+        owners: Collection[str] | None = None,
+        newest_first: bool = False,
+        after: str | None = None,
+        limit: int = 100,
+    ) -> Page[TaskInstance]:
+        """Read a page of the instances that meet every condition given.
+
+        Args:
+            definition_id: They belong to this definition; None: to any, or to one that
+                has been deleted.
+            name: Their definition has this name.
+            key: They have this ``key``, of those made by hand.
+            state: They are in this state, such as ``"failed"``.
+            since: Their ``execute_at`` is not before this.
+            queues: Their definition's queue is among these.
+            owners: Their definition is in the declared set of one of these owners.
+            newest_first: Those with the latest ``execute_at`` come first.
+            after: They come after a page: its ``next``.
+            limit: The most to return, 1 to 1,000.
+
+        Returns:
+            The instances in the order of ``execute_at`` and id, unless told otherwise;
+            its ``next`` reads on.
+
+        Raises:
+            ConfigurationError: An argument is wrong.
+        """
+        check_limit(limit)
+        if definition_id is not None:
+            check_definition_id(definition_id)
+        check_searched("name", name)
+        check_searched("key", key)
+        check_type("newest_first", newest_first, bool)
+        order = ListOrder.INSTANCES_OLDEST_FIRST
+        if newest_first:
+            order = ListOrder.INSTANCES_NEWEST_FIRST
+        where = Filter(
+            definition_id=definition_id,
+            name=name,
+            key=key,
+            states=None if state is None else [one_of(State, state)],
+            since=None if since is None else utc(since, name="since"),
+            **whose(queues, owners),
+        )
+        found = self._ready().select(
+            where,
+            descending=newest_first,
+            after=read_cursor(after, order),
+            limit=limit,
+        )
+        return page_of(found, order)
+
+    alist_instances = awaitable(list_instances)
+    """Await what ``list_instances`` does; see there."""
+
+    def list_runs(self, instance_id: UUID) -> Sequence[TaskRun]:
+        """Read how the runs of an instance ended that did not end it well.
+
+        Returns:
+            The last twenty of them, earliest first; empty if there are none, or is no
+            such instance.
+        """
+        check_type("instance_id", instance_id, UUID)
+        return self._ready().list_runs(instance_id)
+
+    alist_runs = awaitable(list_runs)
+    """Await what ``list_runs`` does; see there."""
+
+    def counts(
+        self,
+        *,
+        queues: Collection[str] | None = None,
+        owners: Collection[str] | None = None,
+    ) -> Mapping[State, int]:
+        """How many instances are in each state.
+
+        What deleted definitions have left is counted as well.
+
+        Args:
+            queues: Their definition's queue is among these; None: any.
+            owners: Their definition is in the declared set of one of these owners;
+                None: of any, or in none.
+
+        Raises:
+            ConfigurationError: An argument is wrong.
+        """
+        [counts] = self._ready().count([Filter(**whose(queues, owners))])
+        return {state: each.count for state, each in counts.items()}
+
+    acounts = awaitable(counts)
+    """Await what ``counts`` does; see there."""
 
     def counts_up_to(
         self,
@@ -494,6 +721,185 @@ class Views(StoreAccess):
     astats_since = awaitable(stats_since)
     """Await what ``stats_since`` does; see there."""
 
+    # A client does not know the retention of the schedulers.
+    _retention: timedelta | None = None
+
+    def why(
+        self, definition_id: UUID, at: datetime | None = None, *, machines: bool = True
+    ) -> Why:
+        """What happened to a definition at an instant, or will, and what decided it.
+
+        ```python
+        print(scheduler.why(definition.id, datetime(2026, 11, 22, 9, tzinfo=UTC)))
+        ```
+
+        It reads a few short lists, however much there is, and changes nothing.
+
+        Args:
+            definition_id: The definition; or an instance, about which it is then
+                whenever that was.
+            at: Any instant, past or to come; one without a fraction of a second stands
+                for that second. None: how things stand now, and what was last.
+            machines: Whether to say on which machine, and as which process, nodes run,
+                and why they gave something back, which may name others.
+
+        Returns:
+            The answer: as text, some plain sentences.
+
+        Raises:
+            TaskDefinitionNotFoundError: There is nothing with this id, and nothing is
+                remembered of it.
+            ConfigurationError: An argument is wrong.
+        """
+        # Imported when first used: it loads triggers that not everybody uses.
+        from go_scheduler.why import about, why_gone, why_now, why_then
+
+        check_definition_id(definition_id)
+        check_type("machines", machines, bool)
+        asked = None if at is None else utc(at, name="at")
+        store = self._ready()
+        try:
+            definition = store.get_definition(definition_id)
+        except TaskDefinitionNotFoundError:
+            for tombstone in store.list_tombstones([definition_id]):
+                return why_gone(tombstone, at=asked or store.now())
+            try:
+                instance = store.get_instance(definition_id)
+            except TaskInstanceNotFoundError:
+                raise TaskDefinitionNotFoundError(definition_id) from None
+            facts = self._facts(store, instance.definition, [instance], machines)
+            # Without what the caller may not know.
+            return about(facts, facts.instances[0])
+        if asked is None:
+            standing = _standing(store, definition)
+            return why_now(self._facts(store, definition, standing, machines))
+        around = _around(store, definition, asked)
+        facts = self._facts(store, definition, around, machines)
+        return why_then(replace(facts, at=asked))
+
+    awhy = awaitable(why)
+    """Await what ``why`` does; see there."""
+
+    def audit(
+        self,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        *,
+        ids: Collection[UUID] | None = None,
+        retention: timedelta | None = None,
+        late: timedelta = _SECOND,
+        unchanged_since: datetime | None = None,
+        fire_times: Callable[
+            [Trigger, datetime, datetime], Iterable[datetime]
+        ] = fire_times,
+        limit: int | None = None,
+        machines: bool = True,
+    ) -> Iterator[AuditedDefinition]:
+        """Say of every fire time that has passed what became of it.
+
+        ```python
+        for each in scheduler.audit():
+            print(each.definition.name, each.counts, each.broken)
+        ```
+
+        Definitions come one after the other, each with all of its fire times. Each
+        costs a query for every thousand of its instances, two if a fire time has none,
+        and one for each instance that ran more than once. It changes nothing, and
+        waits for the store whenever the next definition is asked for.
+
+        What runs on demand, and what fires after the end of each run, has no fire
+        times that anybody could name beforehand: its ``note`` says so. What has been
+        deleted is left out.
+
+        When a definition was given its trigger is not kept. So fire times before the
+        first that is known to have had an instance or a record are *unknown*, and so
+        are those before the last one that is none of its trigger's.
+
+        Args:
+            since: The first instant; aware. None: a day ago.
+            until: The first instant after; aware. None: the store's time, which is the
+                latest.
+            ids: The definitions to audit; None: all.
+            retention: How long the schedulers keep what has ended: what is older may
+                be gone, and is *unknown*. None: a scheduler's own, or a day.
+            late: What begins so much later than it was to run is late.
+            unchanged_since: Since when no trigger has been given or changed; what is
+                later than this is not *unknown*. None: nobody knows.
+            fire_times: Computes the fire times of a trigger, from an instant on and
+                before another one. One of your own finds what a trigger has wrong.
+            limit: The most fire times of a definition; one with more has an ``error``.
+                None: no end.
+            machines: Whether reasons may name machines.
+
+        Raises:
+            ConfigurationError: An argument is wrong, or nothing of the range has
+                passed.
+            TaskDefinitionNotFoundError: There is no definition with one of the ids.
+        """
+        # Imported when first used: not everybody uses it.
+        from go_scheduler.audit import Audit
+
+        if retention is None:
+            retention = _DAY if self._retention is None else self._retention
+        check_at_least("retention", retention, ZERO)
+        check_at_least("late", late, ZERO)
+        check_most(limit)
+        if ids is not None:
+            ids = checked_ids(ids)
+        store = self._ready()
+        now = store.now()
+        begin = now - _DAY if since is None else utc(since, name="since")
+        end = now if until is None else min(now, utc(until, name="until"))
+        if begin >= end:
+            raise ConfigurationError(
+                f"since must have passed, and be before until: {begin}, {end}"
+            )
+        if unchanged_since is not None:
+            unchanged_since = utc(unchanged_since, name="unchanged_since")
+        return Audit(
+            store=store,
+            since=begin,
+            until=end,
+            retention=min(retention, now - FIRST_INSTANT),
+            late=late,
+            unchanged_since=unchanged_since,
+            fire_times=fire_times,
+            limit=limit,
+            machines=machines,
+        ).of(ids)
+
+    def _facts(
+        self,
+        store: Store,
+        definition: TaskDefinition,
+        instances: Sequence[TaskInstance],
+        machines: bool,
+    ) -> Facts:
+        from go_scheduler.why import Facts
+
+        slots = (slot_taken_by(each) for each in instances if each.parked)
+        slot = next(filter(None, slots), None)
+        holder = None if slot is None else store.slot_holder(slot)
+        # Read after what it is compared with, so that nothing lies in the future.
+        nodes = self.nodes()
+        if not machines:
+            nodes = [replace(each, host=None, pid=None) for each in nodes]
+            # The reason of a give-back may name the host of a bus.
+            instances = [replace(each, given_back=None) for each in instances]
+            holder = holder and replace(holder, given_back=None)
+        most = definition.max_queue
+        now = store.now()
+        return Facts(
+            definition=definition,
+            at=now,
+            now=now,
+            instances=instances,
+            nodes=nodes,
+            holder=holder,
+            retention=self._retention,
+            waiting=most and count_unstarted(store, definition.id, most=most),
+        )
+
 
 def node_info(contact: NodeContact, now: datetime) -> NodeInfo:
     """What a node last told of itself, judged at this time."""
@@ -510,3 +916,52 @@ def node_info(contact: NodeContact, now: datetime) -> NodeInfo:
         stopping=announced.stopping,
         alive=now - contact.until <= (announced.lease or _ALIVE),
     )
+
+
+def _standing(store: Store, definition: TaskDefinition) -> Sequence[TaskInstance]:
+    """The open instances of the most urgent kind, and those that ended last."""
+    of = definition.id
+    for state in OPEN:
+        found = store.select(Filter(definition_id=of, states=[state]), limit=_MOST)
+        if found:
+            break
+    last = store.select(
+        Filter(definition_id=of),
+        descending=True,
+        # Only what was due by now can have ended.
+        after=Position(at=store.now(), id=_LAST_ID),
+        limit=_MOST,
+    )
+    if definition.completed_at is not None and not found and not last:
+        # What was cancelled before its time.
+        last = store.select(Filter(definition_id=of), limit=_MOST)
+    return _once(found, last)
+
+
+def _around(
+    store: Store, definition: TaskDefinition, at: datetime
+) -> Sequence[TaskInstance]:
+    """The instances of an instant, by fire time first, and those before it."""
+    of, before = definition.id, Position(at=at, id=_LAST_ID)
+    return _once(
+        # By a jitter an instance may run long after its fire time.
+        store.select(
+            Filter(definition_id=of, fired_since=at, fired_before=at + _SECOND),
+            limit=_MOST,
+        ),
+        store.select(Filter(definition_id=of, since=at), limit=_MOST),
+        store.select(
+            Filter(definition_id=of, states=[State.SKIPPED]),
+            descending=True,
+            after=before,
+            limit=_MOST,
+        ),
+        store.select(
+            Filter(definition_id=of), descending=True, after=before, limit=_MOST
+        ),
+    )
+
+
+def _once(*lists: Sequence[TaskInstance]) -> Sequence[TaskInstance]:
+    """All instances that were read, each once, in the order of reading."""
+    return list({each.id: each for each in chain(*lists)}.values())

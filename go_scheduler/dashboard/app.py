@@ -12,7 +12,7 @@ from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.routing import Mount
 
-from go_scheduler.client.client import check_client
+from go_scheduler.client import check_client
 from go_scheduler.clock import StoreClock, SystemClock
 from go_scheduler.dashboard import signing_in
 from go_scheduler.dashboard.admission import Admission, SecurityHeaders

@@ -10,7 +10,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from go_scheduler.client.awaitable import on_thread
+from go_scheduler.client.store_access import on_thread
 from go_scheduler.errors import StoreError
 from go_scheduler.http.problems import RETRY_AFTER, Problem
 from go_scheduler.models import Outcome

@@ -27,8 +27,8 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from go_scheduler.client import Client
-from go_scheduler.client.awaitable import on_thread
-from go_scheduler.client.pages import Page
+from go_scheduler.client.arguments import Page
+from go_scheduler.client.store_access import on_thread
 from go_scheduler.clock import Clock, StoreClock
 from go_scheduler.dashboard.admission import Admission, read_form
 from go_scheduler.dashboard.forged_requests import (

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from cryptography.fernet import Fernet, InvalidToken
 
-from go_scheduler.client.awaitable import on_thread
+from go_scheduler.client.store_access import on_thread
 from go_scheduler.dashboard.forged_requests import origin_of
 from go_scheduler.http.problems import Problem
 

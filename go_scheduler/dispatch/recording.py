@@ -21,13 +21,8 @@ from go_scheduler.errors import (
     StoreUnavailableError,
     TaskInstanceNotFoundError,
 )
-from go_scheduler.events.instance_events import (
-    BusAway,
-    BusBack,
-    InstanceCancelRequested,
-    StatusRefused,
-)
-from go_scheduler.events.log import BoundedLog
+from go_scheduler.events import BusAway, BusBack, InstanceCancelRequested, StatusRefused
+from go_scheduler.events.event_bus import BoundedLog
 from go_scheduler.formatting import shown
 from go_scheduler.models import Extension, Stage
 from go_scheduler.models.values import changed

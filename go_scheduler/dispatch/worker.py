@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from go_scheduler.dispatch.bus import Delivery, Subscription
-    from go_scheduler.events.listening import Instrument
+    from go_scheduler.events.event import Instrument
     from go_scheduler.models import TaskInstance
     from go_scheduler.working.worker import Ask, Ending
 

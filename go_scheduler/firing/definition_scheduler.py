@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, TypeAlias
 
 from go_scheduler.clock import ZERO
-from go_scheduler.events.definition_events import (
+from go_scheduler.events import (
     DefinitionCompleted,
     DefinitionLocked,
     DefinitionSetAside,

@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from go_scheduler.clock import ZERO
-from go_scheduler.events.definition_events import DefinitionsMoved
+from go_scheduler.events import DefinitionsMoved
 from go_scheduler.events.event_bus import LOG_ALONE, Events
 from go_scheduler.firing.definition_scheduler import tell_fired
 from go_scheduler.firing.planner import MOST_DISPLACED

@@ -20,8 +20,7 @@ from go_scheduler.handlers.registry import (
 from go_scheduler.handlers.schema import DIALECT, Schema
 from go_scheduler.handlers.task import Task
 from go_scheduler.json import JSON, freeze
-from go_scheduler.models.definition import TaskDefinition
-from go_scheduler.models.instance import PAYLOAD_LIMIT, TaskInstance
+from go_scheduler.models import PAYLOAD_LIMIT, TaskDefinition, TaskInstance
 from go_scheduler.run import Fail
 
 if TYPE_CHECKING:

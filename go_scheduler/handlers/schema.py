@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.formatting import shown
 from go_scheduler.json import freeze
-from go_scheduler.models.instance import PAYLOAD_LIMIT
+from go_scheduler.models import PAYLOAD_LIMIT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -15,7 +15,7 @@ from fastapi.routing import APIRoute
 from pydantic import BaseModel, Field
 from starlette.responses import RedirectResponse
 
-from go_scheduler.client.client import check_client
+from go_scheduler.client import check_client
 from go_scheduler.clock import SystemClock
 from go_scheduler.http.access.authentication import Allowed, Authentication, OpenAccess
 from go_scheduler.http.access.refusals import allow_origins

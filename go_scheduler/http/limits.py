@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, ParamSpec, TypeVar
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 
-from go_scheduler.client.awaitable import THREADS
 from go_scheduler.client.scheduling import WARNS
-from go_scheduler.client.store_access import CARRIED
+from go_scheduler.client.store_access import CARRIED, THREADS
 from go_scheduler.errors import StoreUnavailableError
 from go_scheduler.http.access.rate_limits import Rate
 from go_scheduler.http.access.refusals import wrong_type

@@ -11,8 +11,8 @@ from urllib.parse import quote
 import httpx
 
 from go_scheduler.audit import AuditedDefinition, AuditedTime
-from go_scheduler.client.backfilling import Backfill
-from go_scheduler.client.pages import Page
+from go_scheduler.client.arguments import Page
+from go_scheduler.client.on_demand import Backfill
 from go_scheduler.errors import (
     ConfigurationError,
     GoSchedulerError,
@@ -41,16 +41,16 @@ from go_scheduler.models import (
     Counted,
     Deleted,
     NodeInfo,
+    Skipped,
     State,
     TaskDefinition,
     TaskInstance,
     TaskRun,
 )
-from go_scheduler.models.instance import Skipped
 from go_scheduler.policies import RetryPolicy
 from go_scheduler.stores.filters import all_items
 from go_scheduler.triggers import OnDemandTrigger, PreviewedTime, load_trigger
-from go_scheduler.why.answer import Why
+from go_scheduler.why import Why
 
 if TYPE_CHECKING:
     from collections.abc import (

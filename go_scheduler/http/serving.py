@@ -27,7 +27,7 @@ from uvicorn.protocols.http.auto import AutoHTTPProtocol
 from go_scheduler.client import Client
 from go_scheduler.clock import ZERO, SystemClock
 from go_scheduler.errors import ConfigurationError
-from go_scheduler.events.instance_events import ANSWERED
+from go_scheduler.events.event import ANSWERED
 from go_scheduler.http.app import MountedPages, create_app
 from go_scheduler.http.configuration.checking import check
 from go_scheduler.http.limits import Limited

@@ -20,7 +20,7 @@ from go_scheduler.errors import (
     GoSchedulerError,
     StoreUnavailableError,
 )
-from go_scheduler.events.listening import Instrument
+from go_scheduler.events.event import Instrument
 from go_scheduler.formatting import shown
 from go_scheduler.http.access.loopback import check_safe_url
 from go_scheduler.http.remote_errors import error_of
@@ -40,13 +40,7 @@ from go_scheduler.working.worker import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import (
-        AsyncGenerator,
-        Callable,
-        Iterable,
-        Mapping,
-        Sequence,
-    )
+    from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 
     from go_scheduler.running.outcomes import Failure
     from go_scheduler.working.worker import Ask, Ending

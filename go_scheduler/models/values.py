@@ -60,7 +60,7 @@ def _default(field: Field[Any]) -> object:
     return field.default
 
 
-_OWN = "go_scheduler.models."
+_OWN = "go_scheduler.models"
 
 
 def new_ids(count: int) -> list[UUID]:

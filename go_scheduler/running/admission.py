@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from go_scheduler.events import InstanceClaimed, InstanceTakenOver, NoticeGiven
 from go_scheduler.events.event import of_instance
-from go_scheduler.events.instance_events import InstanceClaimed, InstanceTakenOver
-from go_scheduler.events.node_events import NoticeGiven
 from go_scheduler.health import HealthWarnings
 from go_scheduler.running.capacity import PerNode
 from go_scheduler.running.held import HeldRun

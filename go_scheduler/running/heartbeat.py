@@ -6,8 +6,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from go_scheduler.clock import ZERO
-from go_scheduler.events.event import of_instance
-from go_scheduler.events.instance_events import (
+from go_scheduler.events import (
     InstanceLocked,
     InstanceLost,
     InstanceUnrecorded,
@@ -15,6 +14,7 @@ from go_scheduler.events.instance_events import (
     RunTimedOut,
     Write,
 )
+from go_scheduler.events.event import of_instance
 from go_scheduler.formatting import shown
 from go_scheduler.running.defaults import GRACE
 from go_scheduler.stores.messages import Renewal

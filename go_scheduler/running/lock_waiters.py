@@ -7,13 +7,13 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from go_scheduler.clock import ZERO
-from go_scheduler.events.definition_events import InstanceSkipped
-from go_scheduler.events.event import of_instance, of_skipped
-from go_scheduler.events.instance_events import (
+from go_scheduler.events import (
     InstanceParked,
     InstanceReplaced,
+    InstanceSkipped,
     InstanceUnparked,
 )
+from go_scheduler.events.event import of_instance, of_skipped
 from go_scheduler.ticking.ticker import Ticker
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from bisect import bisect_left
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from go_scheduler.events.node_events import ObjectiveBroken, ObjectiveMet
+from go_scheduler.events import ObjectiveBroken, ObjectiveMet
 from go_scheduler.models import Counts, Outcome
 from go_scheduler.models.counts import (
     BOUNDS_IN_SECONDS,

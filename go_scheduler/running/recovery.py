@@ -12,7 +12,7 @@ from go_scheduler.errors import (
     QueueFullError,
     TaskDefinitionNotFoundError,
 )
-from go_scheduler.events.instance_events import ClaimAnswerLost
+from go_scheduler.events import ClaimAnswerLost
 from go_scheduler.stores.messages import Claim, Release
 from go_scheduler.ticking.retry_later import write_each
 from go_scheduler.ticking.ticker import Ticker

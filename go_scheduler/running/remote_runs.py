@@ -15,11 +15,8 @@ from go_scheduler.errors import (
     StoreUnavailableError,
     TaskInstanceNotFoundError,
 )
+from go_scheduler.events import InstanceGivenBack, RunTimedOut
 from go_scheduler.events.event import of_instance
-from go_scheduler.events.instance_events import (
-    InstanceGivenBack,
-    RunTimedOut,
-)
 from go_scheduler.formatting import shown
 from go_scheduler.json import NOTHING, write_instant, write_value
 from go_scheduler.models import RESULT_LIMIT, Extension, Outcome, Stage, TaskInstance

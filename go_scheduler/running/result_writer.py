@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, TypeVar
 
 from go_scheduler.clock import ZERO
 from go_scheduler.errors import StoreError, TaskInstanceNotFoundError
-from go_scheduler.events.definition_events import DefinitionCompleted, TriggerFailed
-from go_scheduler.events.event import of_definition, of_instance
-from go_scheduler.events.instance_events import (
+from go_scheduler.events import (
     CompletedRunFailed,
+    DefinitionCompleted,
     InstanceDropped,
     InstanceFinished,
     InstanceGivenBack,
@@ -26,9 +25,11 @@ from go_scheduler.events.instance_events import (
     RunEnded,
     RunFailed,
     RunLeftBehind,
+    TriggerFailed,
     Write,
 )
-from go_scheduler.events.log import GivenBackLately
+from go_scheduler.events.event import of_definition, of_instance
+from go_scheduler.events.event_bus import GivenBackLately
 from go_scheduler.formatting import shown
 from go_scheduler.models import Outcome, Stage
 from go_scheduler.running import outcomes

@@ -11,12 +11,8 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from go_scheduler.clock import ZERO
+from go_scheduler.events import InstanceLocked, InstanceUnrecorded, Write
 from go_scheduler.events.event import of_instance
-from go_scheduler.events.instance_events import (
-    InstanceLocked,
-    InstanceUnrecorded,
-    Write,
-)
 from go_scheduler.formatting import shown
 from go_scheduler.ticking.retry_later import RetryLater, write_each
 from go_scheduler.ticking.ticker import Ticker

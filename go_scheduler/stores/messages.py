@@ -26,8 +26,8 @@ from go_scheduler.models import (
     Stage,
     TaskDefinition,
     TaskInstance,
+    step_of,
 )
-from go_scheduler.models.instance import step_of
 from go_scheduler.models.values import trusted
 from go_scheduler.triggers.base import Trigger, utc
 

@@ -16,9 +16,16 @@ from uuid import UUID
 
 from go_scheduler.checks import PRIORITIES
 from go_scheduler.errors import ConfigurationError, ConflictError, QueueFullError
-from go_scheduler.models import Outcome, Pause, RunEnd, Silence, Skipped, TaskDefinition
-from go_scheduler.models.definition import explained_by_pause
-from go_scheduler.models.instance import stage_of
+from go_scheduler.models import (
+    Outcome,
+    Pause,
+    RunEnd,
+    Silence,
+    Skipped,
+    TaskDefinition,
+    explained_by_pause,
+    stage_of,
+)
 from go_scheduler.models.values import changed
 from go_scheduler.policies import Overlap
 from go_scheduler.triggers.base import is_own, next_fire_time_of, utc

@@ -9,14 +9,14 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from go_scheduler.events import InstanceDropped, InstanceSkipped
-from go_scheduler.events.listening import Instrument
+from go_scheduler.events.event import Instrument
 from go_scheduler.models import BOUNDS, counts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from go_scheduler.events import Event
-    from go_scheduler.events.listening import Watched
+    from go_scheduler.events.event import Watched
     from go_scheduler.health import Health
     from go_scheduler.models import Counts, TaskInstance
 

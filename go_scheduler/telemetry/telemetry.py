@@ -11,7 +11,7 @@ from opentelemetry import metrics, trace
 from opentelemetry.metrics import Observation
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from go_scheduler.events.log import BoundedLog
+from go_scheduler.events.event_bus import BoundedLog
 from go_scheduler.models import Histogram
 from go_scheduler.models.counts import BOUNDS_IN_SECONDS
 from go_scheduler.telemetry import figures
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from opentelemetry.metrics import CallbackOptions, MeterProvider
     from opentelemetry.trace import TracerProvider
 
-    from go_scheduler.events.listening import Put
+    from go_scheduler.events.event import Put
     from go_scheduler.models import TaskInstance
     from go_scheduler.telemetry.figures import Figure, Gathered, Labels, Read
 

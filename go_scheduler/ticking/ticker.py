@@ -9,8 +9,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from go_scheduler.clock import ZERO, DrivingClock
+from go_scheduler.events import LoopFailed, LoopRecovered
 from go_scheduler.events.event_bus import LOG_ALONE, Events
-from go_scheduler.events.node_events import LoopFailed, LoopRecovered
 from go_scheduler.formatting import shown
 
 if TYPE_CHECKING:

@@ -32,7 +32,7 @@ from uuid import UUID, uuid4
 from go_scheduler.checks import check_at_least, check_name, check_takes_one, check_type
 from go_scheduler.clock import ZERO, SystemClock
 from go_scheduler.errors import ConfigurationError, SchedulerStateError
-from go_scheduler.events.listening import Instrument
+from go_scheduler.events.event import Instrument
 from go_scheduler.formatting import shown
 from go_scheduler.handlers.registry import (
     HandlerRegistry,
@@ -41,13 +41,17 @@ from go_scheduler.handlers.registry import (
     refuse_generator,
 )
 from go_scheduler.json import JSON, freeze, write_value
-from go_scheduler.models import RESULT_LIMIT, TaskDefinition, TaskInstance
-from go_scheduler.models.definition import METADATA_LIMIT
+from go_scheduler.lifecycle import caught_signals, next_request
+from go_scheduler.models import (
+    METADATA_LIMIT,
+    RESULT_LIMIT,
+    TaskDefinition,
+    TaskInstance,
+)
 from go_scheduler.run import HandedOn, enter_run, leave_run, run_here
 from go_scheduler.running.defaults import GRACE
 from go_scheduler.running.outcomes import failure_of
 from go_scheduler.running.remote_runs import result_text
-from go_scheduler.signals import caught_signals, next_request
 from go_scheduler.trace_context import joined
 from go_scheduler.triggers.on_demand import OnDemandTrigger
 

@@ -20,8 +20,8 @@ from go_scheduler.events import (
     InstanceTakenOver,
     InstanceUnrecorded,
     RunHung,
+    Write,
 )
-from go_scheduler.events.instance_events import Write
 from tests.behaviour.house import (
     HOUR,
     LEASE,

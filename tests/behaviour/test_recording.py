@@ -36,9 +36,9 @@ from go_scheduler.events import (
     RunFailed,
     RunHung,
     TriggerFailed,
+    Write,
     hears,
 )
-from go_scheduler.events.instance_events import Write
 from go_scheduler.models import Outcome
 from go_scheduler.stores.messages import Retention
 from go_scheduler.testing.builders import check, counts_by_state

@@ -24,8 +24,8 @@ from go_scheduler.events import (
     InstanceLocked,
     InstanceStarted,
     InstanceUnrecorded,
+    Write,
 )
-from go_scheduler.events.instance_events import Write
 from go_scheduler.stores.filters import Filter
 from go_scheduler.testing.builders import check
 from tests.behaviour.house import (

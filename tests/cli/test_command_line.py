@@ -190,7 +190,7 @@ def test_ctrl_c_and_the_end_of_the_input_end_a_command(
         patch.setattr("typer.confirm", raising(EOFError()))
         shell("delete", "--all", code=130)
     interrupt = raising(KeyboardInterrupt())
-    for place in ("commands.reading.instances_of", "application.run"):
+    for place in ("commands.definitions.instances_of", "application.run"):
         monkeypatch.setattr(f"go_scheduler.cli.{place}", interrupt)
         assert shell("list", "-i", code=130) == shell.errors == ""
 

@@ -310,7 +310,7 @@ def test_lists_are_filtered_and_go_on_to_a_limit(
     assert len(rows) == 4
     assert all(row == row.rstrip() for row in rows)
     # More than a page is read on.
-    monkeypatch.setattr("go_scheduler.cli.filters.MOST_LISTED", 2)
+    monkeypatch.setattr("go_scheduler.cli.selecting.MOST_LISTED", 2)
     assert len(shell.json("list", "--limit", "3")) == 3
     assert "more than 3" in shell.errors
     assert len(shell.json("list", "--limit", "4")) == 4

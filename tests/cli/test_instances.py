@@ -16,14 +16,7 @@ from go_scheduler.events import InstanceFinished, hears
 from go_scheduler.models import NodeInfo, Outcome, Stage
 from go_scheduler.stores import open_store
 from go_scheduler.stores.messages import RunOutcome
-from go_scheduler.testing.builders import (
-    add,
-    claim,
-    claim_of,
-    put,
-    report_stage,
-    task,
-)
+from go_scheduler.testing.builders import add, claim, claim_of, put, report_stage, task
 from tests.case_tables import json_table
 from tests.patience import FAILED_AFTER
 
@@ -116,8 +109,8 @@ def test_the_beginning_of_an_id_may_mean_several_instances(
     told = shell.refusal("cancel", "abcdef")
     assert "may mean several" in told
     assert told.count(" send 2") == 2
-    monkeypatch.setattr("go_scheduler.cli.resolve._PAGE", 1)
-    monkeypatch.setattr("go_scheduler.cli.resolve._MOST_PAGES", 2)
+    monkeypatch.setattr("go_scheduler.cli.selecting._PAGE", 1)
+    monkeypatch.setattr("go_scheduler.cli.selecting._MOST_PAGES", 2)
     assert "give its whole id" in shell.refusal("cancel", "f" * 8)
     shell("cancel", str(ids[0]))
 

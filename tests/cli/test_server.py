@@ -23,8 +23,8 @@ from go_scheduler import (
     StoreUnavailableError,
     TaskDefinition,
 )
-from go_scheduler.cli.commands import server
-from go_scheduler.cli.connection import tokens_for
+from go_scheduler.cli.commands import serving
+from go_scheduler.cli.options import tokens_for
 from go_scheduler.client import Client
 from go_scheduler.clock import SystemClock
 from go_scheduler.http import create_app
@@ -321,7 +321,7 @@ def test_whoever_signs_in_by_a_device_is_let_in_until_they_sign_out(
         if text.startswith("open "):
             assert get(text.split()[1]).status_code == 200
 
-    monkeypatch.setattr(server, "line", read)
+    monkeypatch.setattr(serving, "line", read)
     issued.refusal("list", code=4)
     issued("login", "--scope", "openid jobs:read")
     assert said[-1] == f"signed in to {issued.url}"

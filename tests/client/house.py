@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from go_scheduler.stores.base import Store
     from go_scheduler.testing import ManualClock
     from go_scheduler.triggers.base import Trigger
-    from go_scheduler.why.answer import Why
+    from go_scheduler.why import Why
 
 
 def fail(_: TaskInstance) -> None:

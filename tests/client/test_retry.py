@@ -65,7 +65,7 @@ def test_while_its_definition_waits_for_another_one_it_is_refused(world: World) 
 def test_more_than_a_page_of_them_too(
     node: Scheduler, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("go_scheduler.client.instances._REOPENED_AT_ONCE", 2)
+    monkeypatch.setattr("go_scheduler.client.editing._REOPENED_AT_ONCE", 2)
     for _ in range(4):
         node.schedule(once(1))
     world.advance(1)

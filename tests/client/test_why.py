@@ -45,8 +45,7 @@ from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
 from go_scheduler.triggers.interval import IntervalTrigger
 from go_scheduler.triggers.on_demand import OnDemandTrigger
 from go_scheduler.triggers.stored import UnknownTrigger
-from go_scheduler.why.answer import Because
-from go_scheduler.why.deciding import Facts, about, why_now, why_then
+from go_scheduler.why import Because, Facts, about, why_now, why_then
 from tests.client.house import House, fail
 from tests.conftest import instance
 

@@ -16,7 +16,7 @@ from go_scheduler.testing.clock import START
 from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
 from go_scheduler.triggers.interval import IntervalTrigger
 from go_scheduler.triggers.on_demand import OnDemandTrigger
-from go_scheduler.why.answer import Because
+from go_scheduler.why import Because
 from tests.behaviour.house import Later
 from tests.client.house import House, fail
 

@@ -25,8 +25,7 @@ from go_scheduler import (
     TaskInstance,
 )
 from go_scheduler.client import Client
-from go_scheduler.doctor import Finding, Report, Severity, diagnose
-from go_scheduler.doctor.diagnosis import KINDS, SHOWN
+from go_scheduler.doctor import KINDS, SHOWN, Finding, Report, Severity, diagnose
 from go_scheduler.models import Counted, Outcome, Skipped, Stage
 from go_scheduler.stores.filters import ANY, Filter, Order, Page
 from go_scheduler.stores.messages import Announcement, Position, Release, Renewal

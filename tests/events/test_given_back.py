@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from go_scheduler.events.log import GivenBackLately
+from go_scheduler.events.event_bus import GivenBackLately
 from go_scheduler.testing import ManualClock
 from go_scheduler.testing.builders import MINUTE, SECOND
 

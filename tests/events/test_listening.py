@@ -18,8 +18,8 @@ from go_scheduler.events import (
     NodeStopped,
     hears,
 )
+from go_scheduler.events.event import checked_listeners
 from go_scheduler.events.event_bus import Events
-from go_scheduler.events.listening import checked_listeners
 from go_scheduler.testing import ManualClock
 
 NODE = UUID(int=1)

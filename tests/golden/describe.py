@@ -66,7 +66,7 @@ from go_scheduler.cli.options import ExitCode, exit_code_of
 from go_scheduler.client import Client
 from go_scheduler.dashboard import create_dashboard
 from go_scheduler.dispatch import Topics, message_schema
-from go_scheduler.doctor.diagnosis import KINDS
+from go_scheduler.doctor import KINDS
 from go_scheduler.events.event_bus import LOG_ALONE
 from go_scheduler.http import LongPoll, create_app
 from go_scheduler.http.configuration.sections import Configuration

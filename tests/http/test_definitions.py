@@ -26,7 +26,7 @@ from go_scheduler import (
     Trigger,
 )
 from go_scheduler.client import Client
-from go_scheduler.client.awaitable import awaitable
+from go_scheduler.client.store_access import awaitable
 from go_scheduler.http import create_app
 from go_scheduler.testing.builders import claim, finish, fire, pending, running, start
 from go_scheduler.triggers import RecurrenceTrigger, UnknownTrigger

@@ -36,7 +36,7 @@ from tests.shop import Shop
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from go_scheduler.events.listening import Put
+    from go_scheduler.events.event import Put
     from go_scheduler.stores.base import Store
     from go_scheduler.testing.clock import ManualClock
     from tests.telemetry.conftest import House

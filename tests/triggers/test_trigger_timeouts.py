@@ -31,7 +31,7 @@ from go_scheduler.triggers.base import Trigger
 from go_scheduler.triggers.interval import IntervalTrigger
 from go_scheduler.triggers.times import MICROSECOND
 from go_scheduler.triggers.trigger_timeouts import ask
-from go_scheduler.why.deciding import Facts
+from go_scheduler.why import Facts
 from tests.dashboard.house import as_ann
 from tests.http.serving import Calling
 

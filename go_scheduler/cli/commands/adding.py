@@ -1,32 +1,42 @@
-"""The commands `add` and `preview`, and the options that describe a definition."""
+"""The commands that put something in: `add`, `preview`, `import` and `export`."""
 
 import warnings
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Annotated, Any, TypeVar
-from uuid import UUID
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from uuid import UUID, uuid4
 
 import typer
 
-from go_scheduler.cli.connection import Where
 from go_scheduler.cli.options import (
+    ExitCode,
     Json,
+    Metadata,
+    Name,
+    Queue,
+    Time,
+    Where,
     argument,
+    documented,
     duration_of,
-    grouped,
     instant_of,
     object_of,
     pairs_of,
     text,
 )
-from go_scheduler.cli.output import at, described, document, line, note
+from go_scheduler.cli.output import at, described, document, line, note, print_one
+from go_scheduler.cli.selecting import is_of_one_job
+from go_scheduler.client.arguments import MOST_LISTED
 from go_scheduler.clock import SystemClock
-from go_scheduler.errors import ConfigurationError, GoSchedulerError
+from go_scheduler.errors import ConfigurationError, GoSchedulerError, StoreError
 from go_scheduler.formatting import shown
-from go_scheduler.models import TaskDefinition
+from go_scheduler.models import DefinitionState, TaskDefinition
 from go_scheduler.policies import CatchUp, Overlap, RetryPolicy
+from go_scheduler.stores.filters import all_items
 from go_scheduler.triggers import (
     DelayTrigger,
     ExecuteOnceTrigger,
@@ -35,48 +45,39 @@ from go_scheduler.triggers import (
     Trigger,
 )
 
+if TYPE_CHECKING:
+    from go_scheduler.http.jobs.jitter import Spread
+
+
 _P = TypeVar("_P", RetryPolicy, CatchUp)
 OPTIONS = "--phrase, --cron, --every, --at, --after-end, --rrule, --on-demand"
 
 
-def _when(help: str, *names: str) -> Any:
-    return typer.Option(*names, help=help, rich_help_panel="When: one of these")
-
-
-def _how(help: str, *names: str, metavar: str | None = None) -> Any:
-    return typer.Option(*names, help=help, metavar=metavar, rich_help_panel="How")
-
-
 @dataclass(frozen=True, kw_only=True)
 class TriggerOptions:
-    """The options for a trigger."""
+    """The options for a trigger.
 
-    phrase: Annotated[
-        str | None, _when('In words, such as "every weekday at 9am".')
-    ] = None
-    cron: Annotated[
-        str | None, _when('A cron expression, such as "0 9 * * mon-fri".')
-    ] = None
-    every: Annotated[
-        str | None, _when("The time between two runs, such as 90s, 5m or 1h30m.")
-    ] = None
-    at: Annotated[
-        str | None, _when("Once, at this time, such as 2030-01-01T09:00:00Z.")
-    ] = None
-    after_end: Annotated[
-        str | None, _when("The time from the end of a run to the next one, such as 5m.")
-    ] = None
-    rrule: Annotated[str | None, _when("One or more rules of RFC 5545.")] = None
-    on_demand: Annotated[bool, _when("Only when it is asked for.", "--on-demand")] = (
-        False
-    )
-    timezone: Annotated[
-        str | None,
-        _when(
-            "The time zone of a phrase, a cron expression or a rule,"
-            " such as Europe/Berlin; default: UTC."
-        ),
-    ] = None
+    Attributes:
+        phrase: In words, such as "every weekday at 9am".
+        cron: A cron expression, such as "0 9 * * mon-fri".
+        every: The time between two runs, such as 90s, 5m or 1h30m.
+        at: Once, at this time, such as 2030-01-01T09:00:00Z.
+        after_end: The time from the end of a run to the next one, such as 5m.
+        rrule: One or more rules of RFC 5545.
+        on_demand: Only when it is asked for.
+        timezone: The time zone of a phrase, a cron expression or a rule, such as
+            Europe/Berlin; default: UTC.
+    """
+
+    PANEL = "When: one of these"
+    phrase: str | None = None
+    cron: str | None = None
+    every: str | None = None
+    at: str | None = None
+    after_end: str | None = None
+    rrule: str | None = None
+    on_demand: bool = False
+    timezone: str | None = None
 
     def trigger(self, now: datetime) -> Trigger:
         """The trigger of the options.
@@ -121,54 +122,44 @@ class TriggerOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class RunPolicies:
-    """The options for the policies of a type or a definition."""
+    """The options for the policies of a type or a definition.
 
-    queue: Annotated[str, _how("The queue, which says which nodes run it.")] = "default"
-    priority: Annotated[int, _how("From 0 (first) to 3 (last).")] = 1
-    expire_after: Annotated[
-        str | None, _how("How long a run may take before it is presumed hung.")
-    ] = None
-    timeout: Annotated[
-        str | None, _how("How long a run may take before it is told to end.")
-    ] = None
-    start_timeout: Annotated[
-        str | None,
-        _how(
-            "How long a run may wait on a bus until a worker accepts"
-            " it, and again until it begins."
-        ),
-    ] = None
-    heartbeat_timeout: Annotated[
-        str | None, _how("How long its worker on a bus may be silent.")
-    ] = None
-    max_attempts: Annotated[
-        int | None, _how("The most runs; after them it has failed.", metavar="COUNT")
-    ] = None
-    retry_delay: Annotated[
-        str | None,
-        _how(
-            "The time from a failure to the next run; default: until"
-            " the longest time of a run has passed."
-        ),
-    ] = None
-    retry_factor: Annotated[
-        float | None, _how("By how much each delay is multiplied.", metavar="FACTOR")
-    ] = None
-    retry_max_delay: Annotated[str | None, _how("The longest delay.")] = None
-    retry_jitter: Annotated[
-        float | None,
-        _how("The largest random share that is added to a delay.", metavar="0..1"),
-    ] = None
-    overlap: Annotated[
-        Overlap, _how("What happens to an instance that is due while another one runs.")
-    ] = Overlap.ALLOW
-    lock: Annotated[
-        str | None, _how("Only one instance with this lock runs at a time.")
-    ] = None
-    max_queue: Annotated[int | None, _how("How many of its instances may wait.")] = None
-    when_full: Annotated[
-        str, _how("What happens to instances beyond that.", metavar="refuse|drop")
-    ] = "refuse"
+    Attributes:
+        queue: The queue, which says which nodes run it.
+        priority: From 0 (first) to 3 (last).
+        expire_after: How long a run may take before it is presumed hung.
+        timeout: How long a run may take before it is told to end.
+        start_timeout: How long a run may wait on a bus until a worker accepts it, and
+            again until it begins.
+        heartbeat_timeout: How long its worker on a bus may be silent.
+        max_attempts: The most runs; after them it has failed.
+        retry_delay: The time from a failure to the next run; default: until the longest
+            time of a run has passed.
+        retry_factor: By how much each delay is multiplied.
+        retry_max_delay: The longest delay.
+        retry_jitter: The largest random share that is added to a delay.
+        overlap: What happens to an instance that is due while another one runs.
+        lock: Only one instance with this lock runs at a time.
+        max_queue: How many of its instances may wait.
+        when_full: What happens to instances beyond that.
+    """
+
+    PANEL = "How"
+    queue: str = "default"
+    priority: int = 1
+    expire_after: str | None = None
+    timeout: str | None = None
+    start_timeout: str | None = None
+    heartbeat_timeout: str | None = None
+    max_attempts: Annotated[int | None, text(metavar="COUNT")] = None
+    retry_delay: str | None = None
+    retry_factor: Annotated[float | None, text(metavar="FACTOR")] = None
+    retry_max_delay: str | None = None
+    retry_jitter: Annotated[float | None, text(metavar="0..1")] = None
+    overlap: Overlap = Overlap.ALLOW
+    lock: str | None = None
+    max_queue: int | None = None
+    when_full: Annotated[str, typer.Option(metavar="refuse|drop")] = "refuse"
 
     def fields(self) -> dict[str, Any]:
         """The fields of a ``TaskDefinition``.
@@ -203,27 +194,23 @@ class RunPolicies:
 
 @dataclass(frozen=True, kw_only=True)
 class Policies(RunPolicies):
-    """The options for the policies of a definition that fires."""
+    """The options for the policies of a definition that fires.
 
-    catch_up: Annotated[
-        str | None,
-        _how("Which missed fire times run later.", metavar="latest|all|none"),
-    ] = None
-    grace: Annotated[
-        str | None, _how("How late an instance may be without being missed.")
-    ] = None
-    within: Annotated[str | None, _how("How old a missed fire time may be to run.")] = (
-        None
-    )
-    drop_after: Annotated[
-        str | None, _how("An instance that is later than this is skipped.")
-    ] = None
-    jitter: Annotated[
-        str | None, _how("The largest random delay after a fire time.")
-    ] = None
-    max_per_node: Annotated[
-        int | None, _how("The most instances of it that one node runs at once.")
-    ] = None
+    Attributes:
+        catch_up: Which missed fire times run later.
+        grace: How late an instance may be without being missed.
+        within: How old a missed fire time may be to run.
+        drop_after: An instance that is later than this is skipped.
+        jitter: The largest random delay after a fire time.
+        max_per_node: The most instances of it that one node runs at once.
+    """
+
+    catch_up: Annotated[str | None, text(metavar="latest|all|none")] = None
+    grace: str | None = None
+    within: str | None = None
+    drop_after: str | None = None
+    jitter: str | None = None
+    max_per_node: int | None = None
 
     def fields(self) -> dict[str, Any]:
         """The fields of a ``TaskDefinition``.
@@ -264,33 +251,32 @@ _NAMELESS = (
 
 
 @app.command()
-@grouped
+@documented
 def add(
     when: TriggerOptions,
     policies: Policies,
     where: Where,
-    name: Annotated[
-        str | None, argument("The name of the handler that runs it.")
-    ] = None,
-    id: Annotated[str | None, text("Its id; default: a new one.")] = None,
-    key: Annotated[
-        str | None,
-        text("What you call it; no other definition has it, and its id is made of it."),
-    ] = None,
-    metadata: Annotated[
-        str | None, text("The metadata that its handler gets.", metavar="JSON")
-    ] = None,
-    meta: Annotated[
-        list[str] | None,
-        text("A name and its text for the metadata.", metavar="NAME=TEXT"),
-    ] = None,
-    paused: Annotated[bool, typer.Option("--paused", help="Create it paused.")] = False,
-    comment: Annotated[str | None, text("Why it is paused.", "--note")] = None,
+    name: Annotated[str | None, argument()] = None,
+    id: str | None = None,
+    key: str | None = None,
+    metadata: Annotated[str | None, text(metavar="JSON")] = None,
+    meta: Annotated[list[str] | None, text(metavar="NAME=TEXT")] = None,
+    paused: bool = False,
+    comment: Annotated[str | None, text("--note")] = None,
     json: Json = False,
 ) -> None:
     """Schedule a definition: what to run, and when.
 
     A definition with the same id or key is replaced; an equal one stays as it is.
+
+    Args:
+        name: The name of the handler that runs it.
+        id: Its id; default: a new one.
+        key: What you call it; no other definition has it, and its id is made of it.
+        metadata: The metadata that its handler gets.
+        meta: A name and its text for the metadata.
+        paused: Create it paused.
+        comment: Why it is paused.
     """
     definition = TaskDefinition(
         trigger=when.trigger(SystemClock().now()),
@@ -331,22 +317,21 @@ def add(
 
 
 @app.command()
-@grouped
+@documented
 def preview(
     when: TriggerOptions,
-    words: Annotated[
-        str | None,
-        argument('In words, such as "every other tuesday at 9:34am".', "[PHRASE]"),
-    ] = None,
-    count: Annotated[
-        int, typer.Option("--count", "-n", help="How many fire times.")
-    ] = 5,
-    after: Annotated[
-        str | None, text("The first instant; default: now.", metavar="TIME")
-    ] = None,
+    words: Annotated[str | None, argument("[PHRASE]")] = None,
+    count: Annotated[int, typer.Option("--count", "-n")] = 5,
+    after: Time = None,
     json: Json = False,
 ) -> None:
-    """Show when something would fire, without a store."""
+    """Show when something would fire, without a store.
+
+    Args:
+        words: In words, such as "every other tuesday at 9:34am".
+        count: How many fire times.
+        after: The first instant; default: now.
+    """
     if words is not None:
         if when != TriggerOptions(timezone=when.timezone):
             raise ConfigurationError(
@@ -389,3 +374,123 @@ def _id(id: str | None, key: str | None) -> UUID | None:
         raise ConfigurationError(
             "--id must be a UUID; --key makes one of any text"
         ) from None
+
+
+@dataclass(frozen=True, kw_only=True)
+class JitterOptions:
+    """The options for the times of jobs and definitions without a time.
+
+    Attributes:
+        start: When the first one runs; default: now.
+        window: The time over which they are spread evenly, such as 1h.
+        interval: The time from one to the next.
+        jitter: The largest random delay of each.
+    """
+
+    start: Time = None
+    window: str | None = None
+    interval: str | None = None
+    jitter: str | None = None
+
+    def spread(self) -> "Spread":
+        """The spread of the options.
+
+        Raises:
+            ConfigurationError: An option is wrong.
+        """
+        # Imported here, as it takes long.
+        from go_scheduler.http.jobs.jitter import Spread
+
+        if self.window is not None and self.interval is not None:
+            raise ConfigurationError("say --window or --interval, not both")
+        return Spread(
+            start=instant_of(self.start, "--start"),
+            window=duration_of(self.window, "--window"),
+            interval=duration_of(self.interval, "--interval"),
+            jitter=duration_of(self.jitter, "--jitter"),
+        )
+
+
+@app.command("import")
+@documented
+def import_(
+    file: Annotated[Path, argument("FILE")],
+    where: Where,
+    spreading: JitterOptions,
+    name: Annotated[str | None, text("--import")] = None,
+    json: Json = False,
+) -> None:
+    """Schedule definitions and submit jobs, one on each line of a file.
+
+    A wrong line is reported and left out. With --import, or with ids and keys, the
+    same lines may be imported again.
+
+    Args:
+        file: JSON lines, each a definition or a job, or a JSON array of them; - is
+            standard input.
+        name: The name of the import: repeated with the same name, it makes nothing
+            twice.
+    """
+    from go_scheduler.cli.importing import Imported, lines_of, parts_of
+    from go_scheduler.cli.in_process import answering
+
+    spread = spreading.spread()
+    name = name or uuid4().hex
+    with (
+        where.client(migrates=True) as client,
+        answering(client) as remote,
+        lines_of(file) as (stream, settled),
+    ):
+        called, lines = parts_of(stream)
+        imported = Imported(client, remote, name, spread, called)
+        try:
+            for problems in imported.take(lines):
+                settled(imported.size)
+                for each in problems:
+                    note(each)
+        except (StoreError, KeyboardInterrupt):
+            note(
+                "what is in stays: go on with the same file by --import"
+                f" {name}, and nothing is made twice"
+            )
+            raise
+    print_one(imported.counts, _summary(imported.counts), json=json)
+    if imported.counts["wrong"]:
+        raise typer.Exit(ExitCode.NOT_SO)
+
+
+@app.command()
+@documented
+def export(
+    where: Where, name: Name = None, queue: Queue = None, metadata: Metadata = None
+) -> None:
+    """Print definitions as JSON lines, from which `import` makes them anew.
+
+    Those that have completed are left out.
+    """
+    filters: dict[str, Any] = {
+        "name": name,
+        "queue": queue,
+        "metadata": object_of(metadata, "--metadata"),
+    }
+    # Imported here, as it takes long.
+    from go_scheduler.http.bodies.definitions import DefinitionBody
+
+    with where.client() as client:
+        read = partial(client.list_definitions, **filters, limit=MOST_LISTED)
+        for each in all_items(read):
+            # An import of what has ended would run it again.
+            if each.state is DefinitionState.COMPLETED or is_of_one_job(each):
+                continue
+            given = DefinitionBody.of(each).items()
+            document({field: value for field, value in given if value is not None})
+
+
+def _summary(counts: Mapping[str, int]) -> str:
+    """Such as ``made 1 definition and 2 jobs; 3 known, 0 wrong``."""
+    made, others = list(counts.items())[:2], list(counts.items())[2:]
+    first = " and ".join(
+        f"{n} {what.removesuffix('s') if n == 1 else what}" for what, n in made
+    )
+    told = [f"{n} {what}" for what, n in others if n or what != "dropped"]
+    return f"made {first}; {', '.join(told)}"

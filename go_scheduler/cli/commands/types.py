@@ -7,10 +7,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from go_scheduler.cli.commands.adding import RunPolicies
-from go_scheduler.cli.connection import Where
-from go_scheduler.cli.filters import pages
-from go_scheduler.cli.options import Json, Limit, argument, grouped, object_of, text
+from go_scheduler.cli.options import (
+    Json,
+    Limit,
+    Where,
+    argument,
+    documented,
+    object_of,
+    text,
+)
 from go_scheduler.cli.output import note, print_all, print_one, runs_where, type_lines
+from go_scheduler.cli.selecting import pages
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -22,11 +29,11 @@ app = typer.Typer(
     no_args_is_help=True, help="Declare the types of jobs, and look at them."
 )
 
-Type = Annotated[str, argument("The name of the type.")]
+Type = Annotated[str, argument(help="The name of the type.")]
 
 
 @app.command("list")
-@grouped
+@documented
 def list_(where: Where, limit: Limit = 100, json: Json = False) -> None:
     """List the types that are declared, and those that the server runs itself."""
     with _types(where) as remote:
@@ -43,7 +50,7 @@ def list_(where: Where, limit: Limit = 100, json: Json = False) -> None:
 
 
 @app.command()
-@grouped
+@documented
 def show(type: Type, where: Where, json: Json = False) -> None:
     """Show all of a type."""
     with _types(where) as remote:
@@ -52,22 +59,24 @@ def show(type: Type, where: Where, json: Json = False) -> None:
 
 
 @app.command()
-@grouped
+@documented
 def put(
     type: Type,
     policies: RunPolicies,
     where: Where,
-    description: Annotated[str, text("What it does, for a person to read.")] = "",
-    schema: Annotated[
-        str | None,
-        text("A JSON schema for payloads.", metavar="JSON"),
-    ] = None,
-    owner: Annotated[str | None, text("The owner of its declared set.")] = None,
+    description: Annotated[str, text()] = "",
+    schema: Annotated[str | None, text(metavar="JSON")] = None,
+    owner: str | None = None,
     json: Json = False,
 ) -> None:
     """Declare a type of jobs for workers, or change it.
 
     An option that is not given gets its default, also for a type that exists.
+
+    Args:
+        description: What it does, for a person to read.
+        schema: A JSON schema for payloads.
+        owner: The owner of its declared set.
     """
     said = {name: _sent(each) for name, each in policies.fields().items()}
     said |= {"description": description, "owner": owner}
@@ -79,7 +88,7 @@ def put(
 
 
 @app.command()
-@grouped
+@documented
 def delete(type: Type, where: Where, json: Json = False) -> None:
     """Delete a type that was declared, and the jobs of it that have not started."""
     with _types(where) as remote:

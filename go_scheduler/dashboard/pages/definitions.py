@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from go_scheduler.checks import PRIORITIES
-from go_scheduler.client.awaitable import on_thread
+from go_scheduler.client.store_access import on_thread
 from go_scheduler.dashboard import request
 from go_scheduler.dashboard.request import LISTED, change, page, theirs
 from go_scheduler.dashboard.timeline import (
@@ -24,8 +24,7 @@ from go_scheduler.formatting import shown
 from go_scheduler.http.problems import invalid
 from go_scheduler.http.routes.visibility import seen_definition, seen_why
 from go_scheduler.json import write_instant
-from go_scheduler.models import DefinitionState, TaskDefinition
-from go_scheduler.models.definition import POLICIES
+from go_scheduler.models import POLICIES, DefinitionState, TaskDefinition
 from go_scheduler.policies import CatchUp, RetryPolicy
 from go_scheduler.triggers.previews import PreviewedTime, preview
 from go_scheduler.triggers.trigger_timeouts import ask
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
 
     from go_scheduler.client import Client
     from go_scheduler.dashboard.request import PageRequest
-    from go_scheduler.why.answer import Why
+    from go_scheduler.why import Why
 
 
 MOST_ROWS = 10

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from go_scheduler.client.pages import Page
+from go_scheduler.client.arguments import Page
 from go_scheduler.dashboard import request
 from go_scheduler.dashboard.request import Theirs, change, full_page, page, theirs
 from go_scheduler.errors import TaskInstanceStateError

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from starlette.responses import StreamingResponse
 
 from go_scheduler.checks import parse_id
-from go_scheduler.client.awaitable import on_thread
+from go_scheduler.client.store_access import on_thread
 from go_scheduler.dashboard import request
 from go_scheduler.dashboard.live import Restriction
 from go_scheduler.dashboard.request import (

@@ -12,7 +12,7 @@ from fastapi.openapi.models import HTTPBearer
 from fastapi.security.base import SecurityBase
 
 from go_scheduler.clock import ZERO
-from go_scheduler.events.instance_events import RequestAllowed, RequestRefused
+from go_scheduler.events import RequestAllowed, RequestRefused
 from go_scheduler.http.access.bearer import BearerAccess
 from go_scheduler.http.access.caller import SCOPES, Caller
 from go_scheduler.http.access.loopback import check_local

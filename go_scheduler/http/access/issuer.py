@@ -24,8 +24,8 @@ from jwt.exceptions import (
 from go_scheduler.checks import NAME_LIMIT, check_at_least, check_name
 from go_scheduler.clock import ZERO
 from go_scheduler.errors import ConfigurationError
+from go_scheduler.events import NoticeGiven
 from go_scheduler.events.event_bus import LOG_ALONE
-from go_scheduler.events.node_events import NoticeGiven
 from go_scheduler.formatting import shown
 from go_scheduler.http.access.caller import Caller, check_scopes, restriction, scopes_in
 from go_scheduler.http.access.login import LoginError, LoginProvider, fetch

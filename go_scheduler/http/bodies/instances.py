@@ -45,7 +45,7 @@ from go_scheduler.models import (
 from go_scheduler.triggers import PreviewedTime, Trigger, preview
 from go_scheduler.triggers.base import utc
 from go_scheduler.triggers.trigger_timeouts import ask
-from go_scheduler.why.answer import Because, Why
+from go_scheduler.why import Because, Why
 
 
 class HealthAnswer(Answer):

@@ -15,7 +15,7 @@ from starlette.requests import ClientDisconnect
 
 from go_scheduler.checks import check_at_least, check_name
 from go_scheduler.client.arguments import MOST_LISTED, Job
-from go_scheduler.client.awaitable import on_thread
+from go_scheduler.client.store_access import on_thread
 from go_scheduler.clock import ZERO
 from go_scheduler.errors import (
     ConfigurationError,

@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from starlette.routing import Match
 
 from go_scheduler.checks import parse_id
-from go_scheduler.client.awaitable import on_thread
+from go_scheduler.client.store_access import on_thread
 from go_scheduler.errors import (
     ConfigurationError,
     ConflictError,

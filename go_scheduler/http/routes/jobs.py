@@ -13,7 +13,7 @@ from fastapi import APIRouter, Header, Query, Request, Response
 from fastapi.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from go_scheduler.client.awaitable import on_thread
+from go_scheduler.client.store_access import on_thread
 from go_scheduler.errors import TaskInstanceStateError
 from go_scheduler.http.access.authentication import JobWriter, RunReader, RunWriter
 from go_scheduler.http.bodies.body import Name, PageOf, of_field

@@ -16,7 +16,7 @@ from prometheus_client.core import (
 from prometheus_client.registry import Collector, CollectorRegistry
 from pydantic import BaseModel
 
-from go_scheduler.client.awaitable import on_thread
+from go_scheduler.client.store_access import on_thread
 from go_scheduler.errors import TaskDefinitionNotFoundError
 from go_scheduler.http.access.authentication import (
     METADATA,

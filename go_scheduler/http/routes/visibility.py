@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from go_scheduler.client import Client
     from go_scheduler.http.access.caller import Caller
     from go_scheduler.models import TaskDefinition, TaskInstance
-    from go_scheduler.why.answer import Why
+    from go_scheduler.why import Why
 
 
 class Here(Protocol):

@@ -10,8 +10,8 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 from go_scheduler.errors import ConfigurationError
+from go_scheduler.events import InstanceStarted
 from go_scheduler.events.event import of_instance
-from go_scheduler.events.instance_events import InstanceStarted
 from go_scheduler.handlers.registry import (
     HandlerRegistry,
     async_test,

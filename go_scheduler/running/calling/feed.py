@@ -7,8 +7,8 @@ from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExec
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from go_scheduler.events import ExecutorFailed, ExecutorRecovered
 from go_scheduler.events.event_bus import LOG_ALONE, Events
-from go_scheduler.events.node_events import ExecutorFailed, ExecutorRecovered
 from go_scheduler.formatting import shown
 from go_scheduler.running.calling.process_executor import ProcessExecutor
 from go_scheduler.running.calling.workers import Places

@@ -12,21 +12,16 @@ from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from go_scheduler.errors import SchedulerStateError
+from go_scheduler.events import ResultLost
 from go_scheduler.events.event import of_instance
 from go_scheduler.events.event_bus import LOG_ALONE, Events
-from go_scheduler.events.instance_events import ResultLost
 from go_scheduler.formatting import shown
 from go_scheduler.handlers.registry import HandlerRegistry, refuse_generator
 from go_scheduler.running.calling.calls import Calls, await_here
 from go_scheduler.running.calling.event_loop import OwnEventLoop, running_loop
 
 if TYPE_CHECKING:
-    from collections.abc import (
-        Awaitable,
-        Callable,
-        Iterable,
-        Iterator,
-    )
+    from collections.abc import Awaitable, Callable, Iterable, Iterator
     from concurrent.futures import Executor, Future
 
     from go_scheduler.handlers.registry import Handler

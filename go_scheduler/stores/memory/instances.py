@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from go_scheduler.errors import TaskDefinitionNotFoundError
 from go_scheduler.json import read_frozen
-from go_scheduler.models import Cancelled, Outcome, Skipped, Stage
-from go_scheduler.models.instance import step_of
+from go_scheduler.models import Cancelled, Outcome, Skipped, Stage, step_of
 from go_scheduler.stores import rules
 from go_scheduler.stores.base import ByHandStore, InstanceStore, may_start
 from go_scheduler.stores.memory.definitions import start_new

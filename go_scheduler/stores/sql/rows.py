@@ -33,8 +33,14 @@ from go_scheduler.json import (
     read_value,
     to_text,
 )
-from go_scheduler.models import Outcome, Pause, Skipped, TaskDefinition, TaskInstance
-from go_scheduler.models.definition import POLICIES
+from go_scheduler.models import (
+    POLICIES,
+    Outcome,
+    Pause,
+    Skipped,
+    TaskDefinition,
+    TaskInstance,
+)
 from go_scheduler.models.values import copier, trusted
 from go_scheduler.policies import CatchUp, Overlap, RetryPolicy
 from go_scheduler.stores.messages import Announcement, NodeContact

@@ -25,7 +25,7 @@ from go_scheduler import (
 )
 from go_scheduler.dispatch import DispatchWorker, Run, Work, open_bus, tell_progress
 from go_scheduler.dispatch.worker import Taken
-from go_scheduler.events.listening import Instrument
+from go_scheduler.events.event import Instrument
 from go_scheduler.working.worker import Calling
 from tests.dispatch.working.bench import AT, WHAT, Bench, Held
 from tests.patience import FAILED_AFTER
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from go_scheduler.dispatch import Delivery
-    from go_scheduler.events.listening import Watched
+    from go_scheduler.events.event import Watched
     from go_scheduler.models import TaskInstance
 
 LATER = timedelta(seconds=7)

@@ -1,4 +1,4 @@
-"""What users do to instances and their runs, from outside their node."""
+"""What users change: definitions and instances that are there, and runs elsewhere."""
 
 from __future__ import annotations
 
@@ -8,23 +8,16 @@ from uuid import UUID
 from go_scheduler.argument_hints import write_instead
 from go_scheduler.checks import (
     check_at_least,
-    check_definition_id,
     check_name,
+    check_note,
     check_number,
     check_positive,
     check_type,
 )
-from go_scheduler.client.arguments import (
-    check_limit,
-    check_most,
-    check_searched,
-    one_of,
-    whose,
-)
-from go_scheduler.client.awaitable import awaitable
-from go_scheduler.client.pages import ListOrder, page_of, read_cursor
+from go_scheduler.client.arguments import batches, check_most, conditions, only
 from go_scheduler.client.scheduling import next_after_end
-from go_scheduler.client.store_access import StoreAccess
+from go_scheduler.client.store_access import StoreAccess, awaitable
+from go_scheduler.client.views import Views
 from go_scheduler.clock import ZERO
 from go_scheduler.errors import (
     ConfigurationError,
@@ -32,154 +25,279 @@ from go_scheduler.errors import (
     TaskInstanceNotFoundError,
     TaskInstanceStateError,
 )
-from go_scheduler.events.event import of_instance
-from go_scheduler.events.instance_events import (
+from go_scheduler.events import (
+    Change,
+    DefinitionDeleted,
     InstanceCancelRequested,
     InstanceFinished,
     InstanceReopened,
 )
+from go_scheduler.events.event import of_instance
 from go_scheduler.models import (
     Cancelled,
+    Deleted,
     Extension,
     Outcome,
     Stage,
     State,
+    TaskDefinition,
     TaskInstance,
 )
 from go_scheduler.running.defaults import Defaults
 from go_scheduler.running.remote_runs import RemoteRuns, progress_text, result_text
 from go_scheduler.running.withdrawing import Kind
-from go_scheduler.stores.filters import Filter
+from go_scheduler.stores.filters import ANY_DEFINITION, DefinitionFilter, Filter
 from go_scheduler.stores.messages import Claim
-from go_scheduler.triggers.base import utc
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence, Set
     from datetime import datetime, timedelta
 
-    from go_scheduler.client.pages import Page
     from go_scheduler.events.event import Event
     from go_scheduler.json import JSON
-    from go_scheduler.models import TaskRun
+
 
 _REOPENED_AT_ONCE = 500
+# Higher than any attempt, and low enough for every store to compare.
+_MOST_ATTEMPTS = 10**18
+_NOT_RUN = "it is not run where it was handed on to"
 
 
-class Instances(StoreAccess):
-    """Reads, counts and cancels instances."""
+class Edits(Views):
+    """Deletes, pauses and resumes definitions; cancels instances, or has them rerun."""
 
-    def get_instance(self, instance_id: UUID) -> TaskInstance:
-        """Read one instance.
+    def delete_definition(
+        self, definition_id: UUID, *, connection: object = None
+    ) -> Deleted | None:
+        """Delete a definition and what has not started of it.
+
+        What runs is told that it has lost its claim, and its result is dropped. After
+        this the same id may be scheduled again, as a new definition.
+
+        Args:
+            definition_id: Which.
+            connection: To make it part of a transaction of yours, as for ``schedule``.
+
+        Returns:
+            How many of its instances run on; None: there was no such definition.
 
         Raises:
-            TaskInstanceNotFoundError: There is none with this id.
+            StoreUnavailableError: With a ``connection``: somebody else is changing it
+                at the same moment; repeat the transaction.
         """
-        check_type("instance_id", instance_id, UUID)
-        return self._ready().get_instance(instance_id)
+        running = self._delete(only(definition_id), connection).get(definition_id)
+        return None if running is None else Deleted(running=running)
 
-    aget_instance = awaitable(get_instance)
-    """Await what ``get_instance`` does; see there."""
+    adelete_definition = awaitable(delete_definition)
+    """Await what ``delete_definition`` does; see there."""
 
-    def list_instances(
+    def delete_definitions(
         self,
         *,
-        definition_id: UUID | None = None,
+        ids: Collection[UUID] | None = None,
+        metadata: Mapping[str, JSON] | None = None,
         name: str | None = None,
-        key: str | None = None,
-        state: State | str | None = None,
-        since: datetime | None = None,
-        queues: Collection[str] | None = None,
-        owners: Collection[str] | None = None,
-        newest_first: bool = False,
-        after: str | None = None,
-        limit: int = 100,
-    ) -> Page[TaskInstance]:
-        """Read a page of the instances that meet every condition given.
+        queue: str | None = None,
+        connection: object = None,
+    ) -> int:
+        """Delete the definitions that meet every condition given, as above.
 
         Args:
-            definition_id: They belong to this definition; None: to any, or to one that
-                has been deleted.
-            name: Their definition has this name.
-            key: They have this ``key``, of those made by hand.
-            state: They are in this state, such as ``"failed"``.
-            since: Their ``execute_at`` is not before this.
-            queues: Their definition's queue is among these.
-            owners: Their definition is in the declared set of one of these owners.
-            newest_first: Those with the latest ``execute_at`` come first.
-            after: They come after a page: its ``next``.
-            limit: The most to return, 1 to 1,000.
+            ids: As for ``list_definitions``.
+            metadata: As for ``list_definitions``.
+            name: As for ``list_definitions``.
+            queue: As for ``list_definitions``.
+            connection: As for ``delete_definition``.
 
         Returns:
-            The instances in the order of ``execute_at`` and id, unless told otherwise;
-            its ``next`` reads on.
+            How many there were.
+
+        Raises:
+            ConfigurationError: No condition was given, or one is wrong.
+            StoreUnavailableError: As for ``delete_definition``.
+        """
+        which = conditions(ids=ids, metadata=metadata, name=name, queue=queue)
+        if which == ANY_DEFINITION:
+            raise ConfigurationError(
+                "say which definitions to delete: ids, metadata, name or queue"
+            )
+        return len(self._delete(which, connection))
+
+    adelete_definitions = awaitable(delete_definitions)
+    """Await what ``delete_definitions`` does; see there."""
+
+    def _delete(
+        self, which: DefinitionFilter, connection: object
+    ) -> Mapping[UUID, int]:
+        """Delete definitions; return how many instances of each run on."""
+        running: dict[UUID, int] = {}
+
+        def committed() -> None:
+            self._withdraw(Kind.DELETED, running)
+
+        store = self._within(connection, committed)
+        for batch in batches(store, which):
+            found = store.delete_definitions(batch)
+            withdrawn: Set[UUID] = frozenset()
+            if connection is None:
+                withdrawn = self._withdraw(Kind.DELETED, found)
+            for each, started in found.items():
+                running[each] = len(started - withdrawn)
+                self._events.tell(
+                    DefinitionDeleted(definition_id=each, joined=connection is not None)
+                )
+        return running
+
+    def pause(
+        self, definition_id: UUID, note: str | None = None, *, connection: object = None
+    ) -> TaskDefinition:
+        """Pause a definition: nothing of it starts until it is resumed.
+
+        Fire times that pass meanwhile are treated by ``catch_up`` when it is resumed.
+        What runs goes on; ``list_instances(definition_id=..., state="running")`` has
+        it.
+
+        Args:
+            definition_id: Which.
+            note: Why, for a person to read; at most 10,000 characters.
+            connection: To make it part of a transaction of yours, as for ``schedule``.
+
+        Returns:
+            The definition as stored.
+
+        Raises:
+            TaskDefinitionNotFoundError: There is none with this id.
+            ConfigurationError: The note is no text that every store can keep.
+            StoreUnavailableError: With a ``connection``: somebody else is changing it
+                at the same moment; repeat the transaction.
+        """
+        which = only(definition_id)
+        return _found(self._pause(which, note, connection), definition_id)
+
+    apause = awaitable(pause)
+    """Await what ``pause`` does; see there."""
+
+    def resume(
+        self, definition_id: UUID, *, connection: object = None
+    ) -> TaskDefinition:
+        """End a definition's pause.
+
+        Args:
+            definition_id: Which.
+            connection: As for ``pause``.
+
+        Returns:
+            The definition as stored.
+
+        Raises:
+            TaskDefinitionNotFoundError: There is none with this id.
+            StoreUnavailableError: As for ``pause``.
+        """
+        which = only(definition_id)
+        return _found(self._resume(which, connection), definition_id)
+
+    aresume = awaitable(resume)
+    """Await what ``resume`` does; see there."""
+
+    def pause_definitions(
+        self,
+        note: str | None = None,
+        *,
+        ids: Collection[UUID] | None = None,
+        metadata: Mapping[str, JSON] | None = None,
+        name: str | None = None,
+        queue: str | None = None,
+        connection: object = None,
+    ) -> int:
+        """Pause the definitions that meet every condition given; without one, all.
+
+        Those that are paused already take the note.
+
+        Args:
+            note: As for ``pause``.
+            ids: As for ``list_definitions``.
+            metadata: As for ``list_definitions``.
+            name: As for ``list_definitions``.
+            queue: As for ``list_definitions``.
+            connection: As for ``pause``.
+
+        Returns:
+            How many there were.
 
         Raises:
             ConfigurationError: An argument is wrong.
+            StoreUnavailableError: As for ``pause``.
         """
-        check_limit(limit)
-        if definition_id is not None:
-            check_definition_id(definition_id)
-        check_searched("name", name)
-        check_searched("key", key)
-        check_type("newest_first", newest_first, bool)
-        order = ListOrder.INSTANCES_OLDEST_FIRST
-        if newest_first:
-            order = ListOrder.INSTANCES_NEWEST_FIRST
-        where = Filter(
-            definition_id=definition_id,
-            name=name,
-            key=key,
-            states=None if state is None else [one_of(State, state)],
-            since=None if since is None else utc(since, name="since"),
-            **whose(queues, owners),
-        )
-        found = self._ready().select(
-            where,
-            descending=newest_first,
-            after=read_cursor(after, order),
-            limit=limit,
-        )
-        return page_of(found, order)
+        which = conditions(ids=ids, metadata=metadata, name=name, queue=queue)
+        return len(self._pause(which, note, connection))
 
-    alist_instances = awaitable(list_instances)
-    """Await what ``list_instances`` does; see there."""
+    apause_definitions = awaitable(pause_definitions)
+    """Await what ``pause_definitions`` does; see there."""
 
-    def list_runs(self, instance_id: UUID) -> Sequence[TaskRun]:
-        """Read how the runs of an instance ended that did not end it well.
-
-        Returns:
-            The last twenty of them, earliest first; empty if there are none, or is no
-            such instance.
-        """
-        check_type("instance_id", instance_id, UUID)
-        return self._ready().list_runs(instance_id)
-
-    alist_runs = awaitable(list_runs)
-    """Await what ``list_runs`` does; see there."""
-
-    def counts(
+    def resume_definitions(
         self,
         *,
-        queues: Collection[str] | None = None,
-        owners: Collection[str] | None = None,
-    ) -> Mapping[State, int]:
-        """How many instances are in each state.
-
-        What deleted definitions have left is counted as well.
+        ids: Collection[UUID] | None = None,
+        metadata: Mapping[str, JSON] | None = None,
+        name: str | None = None,
+        queue: str | None = None,
+        connection: object = None,
+    ) -> int:
+        """End the pause of those that meet every condition given; without one, of all.
 
         Args:
-            queues: Their definition's queue is among these; None: any.
-            owners: Their definition is in the declared set of one of these owners;
-                None: of any, or in none.
+            ids: As for ``list_definitions``.
+            metadata: As for ``list_definitions``.
+            name: As for ``list_definitions``.
+            queue: As for ``list_definitions``.
+            connection: As for ``pause``.
+
+        Returns:
+            How many definitions met them, paused or not.
 
         Raises:
             ConfigurationError: An argument is wrong.
+            StoreUnavailableError: As for ``pause``.
         """
-        [counts] = self._ready().count([Filter(**whose(queues, owners))])
-        return {state: each.count for state, each in counts.items()}
+        which = conditions(ids=ids, metadata=metadata, name=name, queue=queue)
+        return len(self._resume(which, connection))
 
-    acounts = awaitable(counts)
-    """Await what ``counts`` does; see there."""
+    aresume_definitions = awaitable(resume_definitions)
+    """Await what ``resume_definitions`` does; see there."""
+
+    def _pause(
+        self, which: DefinitionFilter, note: str | None, connection: object
+    ) -> Sequence[TaskDefinition]:
+        if note is not None:
+            note = check_note(note)
+        ids: list[UUID] = []
+
+        def committed() -> None:
+            self._withdraw(Kind.PAUSED, ids)
+
+        store = self._within(connection, committed)
+        paused: list[TaskDefinition] = []
+        for batch in batches(store, which):
+            found = store.pause_definitions(batch, note=note)
+            ids += [each.id for each in found]
+            if connection is None:
+                self._withdraw(Kind.PAUSED, [each.id for each in found])
+            self._tell_changed(Change.PAUSED, found, joined=connection is not None)
+            paused += found
+        return paused
+
+    def _resume(
+        self, which: DefinitionFilter, connection: object
+    ) -> Sequence[TaskDefinition]:
+        store = self._within(connection, self._look_at_all)
+        resumed: list[TaskDefinition] = []
+        for batch in batches(store, which):
+            found = store.resume_definitions(batch)
+            self._tell_changed(Change.RESUMED, found, joined=connection is not None)
+            resumed += found
+        if connection is None:
+            self._look_at_all()
+        return resumed
 
     def cancel(
         self, instance_id: UUID, *, connection: object = None
@@ -344,9 +462,10 @@ class Instances(StoreAccess):
         return len(reopened)
 
 
-# Higher than any attempt, and low enough for every store to compare.
-_MOST_ATTEMPTS = 10**18
-_NOT_RUN = "it is not run where it was handed on to"
+def _found(found: Sequence[TaskDefinition], definition_id: UUID) -> TaskDefinition:
+    if not found:
+        raise TaskDefinitionNotFoundError(definition_id)
+    return found[0]
 
 
 class Runs(StoreAccess):

@@ -1,4 +1,4 @@
-"""The diagnosis: the kinds of findings, and the questions that find them."""
+"""Finds what is wrong with a store or a schedule, and what to do; it only reads."""
 
 from __future__ import annotations
 
@@ -35,13 +35,15 @@ from go_scheduler.stores.findings import (
 from go_scheduler.triggers.on_demand import OnDemandTrigger
 from go_scheduler.triggers.stored import UnknownTrigger, dump_trigger
 from go_scheduler.version import __version__
-from go_scheduler.why.deciding import Obstacle, obstacle_of, of_name
+from go_scheduler.why import Obstacle, obstacle_of, of_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from datetime import datetime
 
     from go_scheduler.models import NodeInfo, TaskDefinition, TaskInstance
+
+__all__ = ["Finding", "Report", "Severity", "diagnose"]
 
 _T = TypeVar("_T")
 _PAGE = 1000

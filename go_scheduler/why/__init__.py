@@ -1,1 +1,0 @@
-"""Explains what happened to a definition at an instant, or will happen, and why."""
