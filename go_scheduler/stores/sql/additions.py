@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 from go_scheduler.errors import TaskDefinitionNotFoundError
 from go_scheduler.models.values import new_ids
-from go_scheduler.stores.base import ByHandStore
 from go_scheduler.stores.rules import check_is_as_read, overlap_of_backfilled, slot_of
 from go_scheduler.stores.sql.database import Overtaken
 from go_scheduler.stores.sql.rows import (
@@ -18,7 +17,7 @@ from go_scheduler.stores.sql.rows import (
     read_definition,
 )
 from go_scheduler.stores.sql.runs import NOT_ELSEWHERE
-from go_scheduler.stores.sql.statement import CONTENTS, Statement
+from go_scheduler.stores.sql.statement import CONTENTS, SQLPart, Statement
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -30,9 +29,7 @@ if TYPE_CHECKING:
     from go_scheduler.models import TaskDefinition
     from go_scheduler.policies import Overlap
     from go_scheduler.stores.messages import Addition
-    from go_scheduler.stores.sql.database import Database
     from go_scheduler.stores.sql.statement import Statements
-    from go_scheduler.stores.sql.tables import Dialect
 
 _WIDTH = len(DEFINITION_COLUMNS)
 
@@ -191,12 +188,8 @@ SELECT fire_time, notified(made, claimable_at, i) AS hinted FROM made
 )
 
 
-class SQLByHand(ByHandStore):
+class SQLByHand(SQLPart):
     """Makes instances, each batch in a transaction of its own."""
-
-    _database: Database
-    _statements: Statements
-    _dialect: Dialect
 
     def backfill_instances(
         self,

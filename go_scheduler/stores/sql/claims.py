@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from go_scheduler.checks import PRIORITIES
 from go_scheduler.clock import ZERO
 from go_scheduler.errors import StoreError, StoreUnavailableError
-from go_scheduler.stores.base import InstanceStore
 from go_scheduler.stores.messages import MANY, ReadLater
 from go_scheduler.stores.rules import with_silences
 from go_scheduler.stores.sql.database import Lane
@@ -27,6 +26,7 @@ from go_scheduler.stores.sql.statement import (
     CONTENTS,
     DEFINITION,
     INSTANCE,
+    SQLPart,
     Statement,
     of_shard,
 )
@@ -38,10 +38,8 @@ if TYPE_CHECKING:
 
     from go_scheduler.models import TaskInstance
     from go_scheduler.stores.messages import Claimant, Own
-    from go_scheduler.stores.sql.database import Classes, Sweep
-    from go_scheduler.stores.sql.reader import Reader
-    from go_scheduler.stores.sql.statement import Statements, Terms
-    from go_scheduler.stores.sql.tables import Dialect
+    from go_scheduler.stores.sql.database import Sweep
+    from go_scheduler.stores.sql.statement import Terms
 
 Place: TypeAlias = "tuple[str, int, int]"
 
@@ -325,13 +323,9 @@ _ANY_SHARD_EVERY = 7
 _log = logging.getLogger(__name__)
 
 
-class SQLClaims(InstanceStore):
+class SQLClaims(SQLPart):
     """Hands due instances to nodes."""
 
-    _statements: Statements
-    _reader: Reader
-    _dialect: Dialect
-    _classes: Classes
     # By place: how many more claims are careful, since one has met a lock.
     _careful: dict[object, int]
     _reported = False

@@ -6,7 +6,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from go_scheduler.checks import LONGEST
-from go_scheduler.stores.base import CONTACTS_KEPT, STATS_KEPT, Store
+from go_scheduler.stores.base import CONTACTS_KEPT, STATS_KEPT
 from go_scheduler.stores.rules import note_forgotten
 from go_scheduler.stores.sql.database import Lane
 from go_scheduler.stores.sql.rows import (
@@ -17,7 +17,11 @@ from go_scheduler.stores.sql.rows import (
     write_announcement,
 )
 from go_scheduler.stores.sql.runs import COMING
-from go_scheduler.stores.sql.statement import Statement, first_of_each_shard
+from go_scheduler.stores.sql.statement import (
+    SQLPart,
+    Statement,
+    first_of_each_shard,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,10 +30,6 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from go_scheduler.stores.messages import Announcement, NodeContact, Retention
-    from go_scheduler.stores.sql.database import Database
-    from go_scheduler.stores.sql.edits import Tombstones
-    from go_scheduler.stores.sql.statement import Statements
-    from go_scheduler.stores.sql.tables import Dialect
 
 
 # One whose fire time is to come stays: by it a pause or an edit knows that it has
@@ -181,13 +181,10 @@ SELECT {", ".join(CONTACT_COLUMNS)}
 )
 
 
-class SQLCleanup(Store):
+class SQLCleanup(SQLPart):
     """Deletes what is over, and keeps what nodes tell of themselves."""
 
-    _statements: Statements
-    _database: Database
-    _dialect: Dialect
-    _tombstones: Tombstones
+    most_remembered: int
 
     def delete_finished(self, retention: Retention, *, limit: int) -> int:
         """Delete what ended long ago."""

@@ -17,7 +17,6 @@ from uuid import UUID
 from sqlalchemy import delete, literal, select, true, tuple_, update
 
 from go_scheduler.errors import GoSchedulerError
-from go_scheduler.stores.base import DefinitionStore
 from go_scheduler.stores.messages import Tombstone
 from go_scheduler.stores.rules import next_revision, resumed
 from go_scheduler.stores.sql.database import IS_REPEATED, Overtaken
@@ -30,7 +29,7 @@ from go_scheduler.stores.sql.rows import (
     write_policies,
 )
 from go_scheduler.stores.sql.runs import COMING, NOT_ELSEWHERE, kept_if
-from go_scheduler.stores.sql.statement import Statement
+from go_scheduler.stores.sql.statement import SQLPart, Statement
 from go_scheduler.stores.sql.tables import contents, definitions, runs, tombstones
 from go_scheduler.triggers.base import utc
 from go_scheduler.triggers.stored import UnknownTrigger, load_trigger
@@ -42,8 +41,7 @@ if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, Connection, Row, Select
 
     from go_scheduler.models import TaskDefinition
-    from go_scheduler.stores.sql.database import Database
-    from go_scheduler.stores.sql.statement import Execute, Statements
+    from go_scheduler.stores.sql.statement import Execute
     from go_scheduler.stores.sql.tables import Dialect
 
 _ended = (tombstones.c.completed_at, tombstones.c.id)
@@ -337,13 +335,8 @@ RETURNING d.next_fire_time, d.completed_at
 )
 
 
-class SQLEdits(DefinitionStore):
+class SQLEdits(SQLPart):
     """Changes of definitions."""
-
-    _database: Database
-    _dialect: Dialect
-    _statements: Statements
-    _tombstones: Tombstones
 
     def _execute(self, connection: Connection) -> Execute:
         return partial(self._statements.execute, connection)

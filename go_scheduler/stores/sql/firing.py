@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from go_scheduler.clock import ZERO
 from go_scheduler.models.values import new_ids
-from go_scheduler.stores.base import DefinitionStore
 from go_scheduler.stores.messages import Fired
 from go_scheduler.stores.rules import fired
 from go_scheduler.stores.sql.database import LATE_AFTER, Lane
@@ -20,7 +19,7 @@ from go_scheduler.stores.sql.rows import (
     read_time,
 )
 from go_scheduler.stores.sql.runs import lease_of, start_terms, started_at_once
-from go_scheduler.stores.sql.statement import Statement, Write, of_shard
+from go_scheduler.stores.sql.statement import SQLPart, Statement, Write, of_shard
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -28,10 +27,6 @@ if TYPE_CHECKING:
 
     from go_scheduler.models import TaskDefinition, TaskInstance
     from go_scheduler.stores.messages import Claimant, Firing, Own
-    from go_scheduler.stores.sql.database import Classes
-    from go_scheduler.stores.sql.reader import Reader
-    from go_scheduler.stores.sql.statement import Statements
-    from go_scheduler.stores.sql.tables import Dialect
 
 # A definition that is due and not fired for longer than this is left to deeper looks:
 # every look would walk over all that has been fired since.
@@ -199,13 +194,8 @@ _FIRE_WAITING = _fire(waits=True)
 _FIRE_AND_START = _fire(starts=True)
 
 
-class SQLFiring(DefinitionStore):
+class SQLFiring(SQLPart):
     """Reads what is due, and fires it."""
-
-    _statements: Statements
-    _reader: Reader
-    _dialect: Dialect
-    _classes: Classes
 
     def due_definitions(
         self,

@@ -18,7 +18,6 @@ from uuid import UUID, uuid4
 from go_scheduler.errors import TaskDefinitionNotFoundError
 from go_scheduler.models.values import changed, new_ids
 from go_scheduler.stores import rules
-from go_scheduler.stores.base import ByHandStore
 from go_scheduler.stores.messages import Put
 from go_scheduler.stores.sql.additions import (
     LIVE,
@@ -55,10 +54,8 @@ if TYPE_CHECKING:
 
     from go_scheduler.models import TaskDefinition, TaskInstance
     from go_scheduler.stores.messages import Addition, Claimant, Firing
-    from go_scheduler.stores.sql.database import Classes, Database
-    from go_scheduler.stores.sql.reader import Reader
     from go_scheduler.stores.sql.rows import ContentsRow
-    from go_scheduler.stores.sql.statement import Batch, Statements
+    from go_scheduler.stores.sql.statement import Batch
     from go_scheduler.stores.sql.tables import Dialect
 
 _LEASE = lease_of("d")
@@ -305,14 +302,9 @@ def _row(new: TaskDefinition, key: UUID, shard: int) -> tuple[object, ...]:
     )
 
 
-class SQLInserts(ByHandStore, SQLPuts):
+class SQLInserts(SQLPuts):
     """Puts definitions, and makes instances by hand."""
 
-    _statements: Statements
-    _database: Database
-    _dialect: Dialect
-    _reader: Reader
-    _classes: Classes
     # Whether few instances of a definition may wait, as far as that is known.
     _limited: dict[UUID, bool]
 

@@ -3,35 +3,28 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import bindparam, text
 
 from go_scheduler.policies import Overlap
-from go_scheduler.stores.base import InstanceStore
 from go_scheduler.stores.messages import Reviewed
 from go_scheduler.stores.rules import LOCK
 from go_scheduler.stores.sql.database import Lane
 from go_scheduler.stores.sql.lists import BOTH
 from go_scheduler.stores.sql.locks import IDS, SEEN, Behind, ParkedInstances, batch_of
 from go_scheduler.stores.sql.runs import NOT_ELSEWHERE
-from go_scheduler.stores.sql.statement import Statement
+from go_scheduler.stores.sql.statement import SQLPart, Statement
 from go_scheduler.stores.sql.tables import definitions, instances
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
+    from collections.abc import Collection, Iterable, Mapping, Sequence, Set
     from uuid import UUID
 
     from sqlalchemy import Connection
     from sqlalchemy.sql.selectable import TextualSelect
 
     from go_scheduler.models import TaskInstance
-    from go_scheduler.stores.sql.database import Database
-    from go_scheduler.stores.sql.reader import Reader
-    from go_scheduler.stores.sql.statement import Statements
-    from go_scheduler.stores.sql.tables import Dialect
-
-Found = TypeVar("Found")
 
 _PARKED = text("SELECT id FROM task_instances WHERE parked AND NOT frozen LIMIT 1")
 # Each name is looked up behind the one before: as many look-ups as there are names,
@@ -155,13 +148,9 @@ SELECT id, notified(made, claimable_at, i) AS hinted FROM made
 )
 
 
-class SQLReviewing(InstanceStore):
+class SQLReviewing(SQLPart):
     """Goes over what is parked. Reads are not part of what is written by them."""
 
-    _database: Database
-    _dialect: Dialect
-    _reader: Reader
-    _statements: Statements
     _turns: Walk
     _undecided: Walk
 
@@ -231,11 +220,6 @@ class SQLReviewing(InstanceStore):
         return Behind(
             met={row.id for row, other in ended if other.completed_at >= row.due_at},
             open={row.id for row, other in pairs if other.completed_at is None},
-        )
-
-    def _look(self, read: Callable[[Connection], Found]) -> Found:
-        return self._database.run(
-            Lane.BY_TIME, lambda connection: self._dialect.past_locks(connection, read)
         )
 
     def _seen(self, ids: Iterable[UUID]) -> Sequence[Any]:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 from go_scheduler.errors import StoreError
 from go_scheduler.models import RUNS_KEPT, Cancelled, Outcome, TaskInstance
-from go_scheduler.stores.base import InstanceStore
 from go_scheduler.stores.messages import Answer
 from go_scheduler.stores.sql.database import LATE_AFTER, LATE_WHEN_JOINED, Lane
 from go_scheduler.stores.sql.reader import as_parked, readable_claims
@@ -21,6 +20,7 @@ from go_scheduler.stores.sql.statement import (
     CLAIMED,
     DEFINITION,
     INSTANCE,
+    SQLPart,
     Statement,
     Write,
 )
@@ -38,9 +38,7 @@ if TYPE_CHECKING:
         Renewal,
         RunOutcome,
     )
-    from go_scheduler.stores.sql.reader import Reader
-    from go_scheduler.stores.sql.statement import Statements, Terms
-    from go_scheduler.stores.sql.tables import Dialect
+    from go_scheduler.stores.sql.statement import Terms
 
 _OWNED = """t.id = x.id AND t.attempt = x.attempt
      AND t.completed_at IS NULL AND t.claimed_by IS NOT NULL"""
@@ -499,12 +497,8 @@ def started_at_once(
     )
 
 
-class SQLRuns(InstanceStore):
+class SQLRuns(SQLPart):
     """Starts, renews, ends, gives back and cancels, each batch in one step."""
-
-    _statements: Statements
-    _reader: Reader
-    _dialect: Dialect
 
     def start_instances(
         self, claimant: Claimant, claims: Sequence[Claim]

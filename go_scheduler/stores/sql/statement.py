@@ -33,6 +33,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from sqlalchemy import column
 
+from go_scheduler.stores.sql.database import Lane
 from go_scheduler.stores.sql.rows import (
     CLAIMED_COLUMNS,
     DEFINITION_COLUMNS,
@@ -50,7 +51,9 @@ if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, Connection
     from sqlalchemy.engine import Dialect as Driver
 
-    from go_scheduler.stores.sql.database import Database, Lane, Result, Sweep
+    from go_scheduler.stores.sql.database import Classes, Database, Result, Sweep
+    from go_scheduler.stores.sql.edits import Tombstones
+    from go_scheduler.stores.sql.reader import Reader
     from go_scheduler.stores.sql.tables import Dialect
 
 Batch: TypeAlias = Sequence[Sequence[Any]]
@@ -294,6 +297,29 @@ class Statements(ABC):
             beside: The other batches.
             repeatable: As for ``Database.run``.
         """
+
+
+class SQLPart:
+    """What each part of a store works with."""
+
+    _database: Database
+    _dialect: Dialect
+    _statements: Statements
+    _reader: Reader
+    _classes: Classes
+    _tombstones: Tombstones
+
+    def _look(self, read: Callable[[Connection], Result]) -> Result:
+        """Read for a loop, though somebody else may have locked the rows."""
+        return self._database.run(
+            Lane.BY_TIME, lambda connection: self._dialect.past_locks(connection, read)
+        )
+
+    def _list(self, read: Callable[[Connection], Result]) -> Result:
+        """Read a list for users; it need not be of this very moment."""
+        return self._database.run(
+            Lane.BY_HAND, lambda connection: self._dialect.listed(connection, read)
+        )
 
 
 HIGHEST = 9_000_000_000_000_000_000

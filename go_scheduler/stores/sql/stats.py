@@ -9,13 +9,12 @@ from sqlalchemy import select
 
 from go_scheduler.models import Histogram, QueueStats
 from go_scheduler.models.counts import MINUTE
-from go_scheduler.stores.base import NodeStore
-from go_scheduler.stores.sql.database import Lane
 from go_scheduler.stores.sql.rows import (
     Unreadable,
     from_microseconds,
     to_microseconds,
 )
+from go_scheduler.stores.sql.statement import SQLPart
 from go_scheduler.stores.sql.tables import settings
 from go_scheduler.stores.sql.tables import stats as counted
 
@@ -25,9 +24,6 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from sqlalchemy import Connection
-
-    from go_scheduler.stores.sql.database import Database
-    from go_scheduler.stores.sql.tables import Dialect
 
 
 SHARDS = "shards"
@@ -39,11 +35,8 @@ _EVERY = to_microseconds(MINUTE)
 _KEY = (counted.c.every, counted.c.begins_at, counted.c.queue, counted.c.node)
 
 
-class SQLStats(NodeStore):
+class SQLStats(SQLPart):
     """Keeps what nodes count, and what they agree on."""
-
-    _database: Database
-    _dialect: Dialect
 
     def keep_setting(self, name: str, value: str) -> str:
         """Agree on a setting: the first to ask has set it."""
@@ -76,12 +69,7 @@ class SQLStats(NodeStore):
             )
             .order_by(*_KEY)
         )
-        rows = self._database.run(
-            Lane.BY_HAND,
-            lambda connection: self._dialect.listed(
-                connection, lambda each: each.execute(query).all()
-            ),
-        )
+        rows = self._list(lambda connection: connection.execute(query).all())
         return [each for each in map(_read, rows) if each is not None]
 
 

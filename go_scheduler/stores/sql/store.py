@@ -154,9 +154,4 @@ class SQLStore(
 
     def list_due_queues(self, *, apart_from: Collection[str]) -> Collection[str]:
         """Name queues in which something is due that nobody has claimed."""
-        return self._database.run(
-            Lane.BY_TIME,
-            lambda connection: self._dialect.past_locks(
-                connection, lambda each: due_queues(each, self._dialect, apart_from)
-            ),
-        )
+        return self._look(lambda each: due_queues(each, self._dialect, apart_from))

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from itertools import islice
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from sqlalchemy import func, select, true, union_all
 
 from go_scheduler.checks import PRIORITIES
 from go_scheduler.models.counts import Backlog, Counted
-from go_scheduler.stores.base import ReadStore
 from go_scheduler.stores.filters import (
     ANY,
     ANY_DEFINITION,
@@ -35,6 +34,7 @@ from go_scheduler.stores.sql.lists import (
     live_key,
     page_of_definitions,
 )
+from go_scheduler.stores.sql.statement import SQLPart
 from go_scheduler.stores.sql.tables import definitions, instances, read_runs, slots
 
 if TYPE_CHECKING:
@@ -43,11 +43,7 @@ if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, Connection, Select, Subquery
 
     from go_scheduler.models import State, TaskDefinition, TaskInstance, TaskRun
-    from go_scheduler.stores.sql.database import Database
-    from go_scheduler.stores.sql.reader import Reader
-    from go_scheduler.stores.sql.tables import Dialect
-
-Listed = TypeVar("Listed")
+    from go_scheduler.stores.sql.database import Result
 
 _column = instances.c
 _QUEUES = 100
@@ -57,12 +53,9 @@ _EARLIEST = datetime.min.replace(tzinfo=UTC)
 _FEWEST = 20
 
 
-class SQLReads(ReadStore):
+class SQLReads(SQLPart):
     """What a SQL store reads."""
 
-    _database: Database
-    _dialect: Dialect
-    _reader: Reader
     _both: Select[tuple[object, ...]]
 
     def select(
@@ -279,15 +272,9 @@ class SQLReads(ReadStore):
             for part in self._dialect.parts(_column.shard)
         ]
 
-    def _now(self, read: Callable[[Connection], Listed]) -> Listed:
+    def _now(self, read: Callable[[Connection], Result]) -> Result:
         """Read what there is at this moment."""
         return self._database.run(Lane.BY_HAND, read)
-
-    def _list(self, read: Callable[[Connection], Listed]) -> Listed:
-        """Read a list; it need not be of this very moment."""
-        return self._database.run(
-            Lane.BY_HAND, lambda connection: self._dialect.listed(connection, read)
-        )
 
 
 # What reads a page by looking at so many rows, by the order, whether it is backwards,
