@@ -19,7 +19,6 @@ from go_scheduler.stores.sql import (
     edits,
     firing,
     inserts,
-    locks,
     reviewing,
     runs,
 )
@@ -51,7 +50,7 @@ def statements(dialect: Dialect) -> Mapping[str, Statement]:
         "add_and_start": inserts.add(starts=True),
     }
     loops = (runs, claims, firing, cleanup)
-    for module in (*loops, inserts, additions, edits, locks, reviewing):
+    for module in (*loops, inserts, additions, edits, reviewing):
         for name, value in vars(module).items():
             if isinstance(value, Statement | Write):
                 named = value.statement if isinstance(value, Write) else value

@@ -20,7 +20,6 @@ from go_scheduler.errors import GoSchedulerError
 from go_scheduler.stores.messages import Tombstone
 from go_scheduler.stores.rules import next_revision, resumed
 from go_scheduler.stores.sql.database import IS_REPEATED, Overtaken
-from go_scheduler.stores.sql.locks import batch_of, free_slots
 from go_scheduler.stores.sql.rows import (
     LATEST,
     read_contents,
@@ -35,13 +34,13 @@ from go_scheduler.triggers.base import utc
 from go_scheduler.triggers.stored import UnknownTrigger, load_trigger
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence, Set
+    from collections.abc import Collection, Iterable, Mapping, Sequence, Set
     from datetime import datetime
 
     from sqlalchemy import ColumnElement, Connection, Row, Select
 
     from go_scheduler.models import TaskDefinition
-    from go_scheduler.stores.sql.statement import Execute
+    from go_scheduler.stores.sql.statement import Batch, Execute
     from go_scheduler.stores.sql.tables import Dialect
 
 _ended = (tombstones.c.completed_at, tombstones.c.id)
@@ -162,6 +161,32 @@ def _read(row: Row[Any]) -> Tombstone | None:
         )
     except (GoSchedulerError, ValueError):
         return None
+
+
+_FREE_SLOTS = Statement(
+    """
+WITH free AS MATERIALIZED (
+  SELECT s.name, s.instance_id
+    FROM batch AS n (name text) JOIN task_slots@task_slots_pkey AS s ON s.name = n.name
+   WHERE NOT EXISTS (SELECT 1 FROM task_instances@task_instances_pkey AS i
+                      WHERE i.id = s.instance_id AND i.completed_at IS NULL))
+DELETE FROM task_slots@task_slots_pkey AS s USING free AS f
+ WHERE s.name = f.name AND s.instance_id = f.instance_id
+RETURNING s.name
+""",
+    ("name",),
+)
+
+
+def free_slots(execute: Execute, names: Iterable[str | None]) -> None:
+    """Take back slots of these names whose instance has ended, or is gone."""
+    if batch := [(name,) for name in sorted({*filter(None, names)})]:
+        execute(_FREE_SLOTS, {}, {"n": batch})
+
+
+def batch_of(ids: Iterable[object]) -> Batch:
+    """A batch of ids; a row that was written by other means may have none."""
+    return [(id,) for id in ids if isinstance(id, UUID)]
 
 
 # Instances of some definitions that have not ended. Whoever changes several columns of

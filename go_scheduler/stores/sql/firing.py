@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 from go_scheduler.clock import ZERO
 from go_scheduler.models.values import new_ids
 from go_scheduler.stores.messages import Fired
-from go_scheduler.stores.rules import fired
+from go_scheduler.stores.rules import LOCK, fired
 from go_scheduler.stores.sql.database import LATE_AFTER, Lane
-from go_scheduler.stores.sql.locks import exclusion
 from go_scheduler.stores.sql.rows import (
     DEFINITION_COLUMNS,
     EARLIEST,
@@ -95,7 +94,9 @@ _NOTHING_OPEN = """
            SELECT 1 FROM task_instances@task_instances_open_idx AS o
             WHERE o.definition_key = d.key AND d.waits AND o.waits
               AND o.completed_at IS NULL AND o.outcome IS NULL OFFSET 0)"""
-_FIRED = exclusion("d")
+# What ``slot_of`` and ``overlap_of`` in ``stores.rules`` say of the definition.
+_SLOT = f"CASE WHEN NOT d.waits OR d.slot LIKE '{LOCK}%' THEN d.slot END"
+_OVERLAP = "CASE WHEN NOT d.waits THEN d.overlap END"
 _AT = "f.fire_time + f.later * interval '1 microsecond'"
 # On CockroachDB it is the row that is locked, and not an index's copy of it: the
 # revision makes it read the row.
@@ -163,8 +164,8 @@ made AS (
         columns
     })
   SELECT f.id, d.key, f.shard, d.queue, d.priority, d.expire_after, d.waits,
-         {_FIRED.slot},
-         {_FIRED.overlap},
+         {_SLOT},
+         {_OVERLAP},
          CASE WHEN f.reason IS NULL THEN f.fire_time END, {_AT},
          {_AT},
          {claimable},

@@ -10,6 +10,7 @@ from sqlalchemy import func, insert, or_, select, update
 
 from go_scheduler.models import Outcome
 from go_scheduler.models.values import new_ids
+from go_scheduler.policies import Overlap
 from go_scheduler.stores import rules
 from go_scheduler.stores.sql.database import LATE_AFTER, Overtaken
 from go_scheduler.stores.sql.edits import (
@@ -23,8 +24,8 @@ from go_scheduler.stores.sql.edits import (
     SKIP_UNUSED,
     SQLEdits,
     definition_of,
+    free_slots,
 )
-from go_scheduler.stores.sql.locks import free_slots, kinds
 from go_scheduler.stores.sql.rows import EARLIEST, LATEST, write_definition
 from go_scheduler.stores.sql.tables import contents, definitions, instances, sets
 
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from go_scheduler.models import Skipped, TaskDefinition
     from go_scheduler.stores.messages import Tombstone
     from go_scheduler.stores.rules import Declaration
+    from go_scheduler.stores.sql.statement import Batch
 
 LARGE_BATCH = 500
 """A put of more definitions may be seen late."""
@@ -279,7 +281,7 @@ class SQLPuts(SQLEdits):
             execute(FREE_UNSTARTED, {}, theirs)
         if excludes:
             execute(LET_GO, {}, theirs)
-            execute(EXCLUDE, {}, {**theirs, "x": kinds(new)})
+            execute(EXCLUDE, {}, {**theirs, "x": _kinds(new)})
 
     def _keep(
         self,
@@ -386,6 +388,22 @@ class SQLPuts(SQLEdits):
     ) -> Sequence[TaskDefinition]:
         going = [each for each, paused in gone.items() if not paused]
         return self._pause(connection, going, rules.removal_note(owner))
+
+
+def _kinds(of: TaskDefinition) -> Batch:
+    """What each kind of instances of a definition has: its slot, and its overlap."""
+    return [
+        ("fired", rules.slot_of(of, fired=True), rules.overlap_of(of, fired=True)),
+        ("by hand", rules.slot_of(of, fired=False), rules.overlap_of(of, fired=False)),
+        *(
+            (
+                each.value,
+                rules.slot_of(of, fired=False, backfilled=each),
+                rules.overlap_of_backfilled(each),
+            )
+            for each in Overlap
+        ),
+    ]
 
 
 class _How(NamedTuple):
