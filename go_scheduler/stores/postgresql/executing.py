@@ -14,8 +14,7 @@ from sqlalchemy.exc import IntegrityError
 
 from go_scheduler.clock import SystemClock
 from go_scheduler.errors import StoreError
-from go_scheduler.stores.postgresql import arrays, literals
-from go_scheduler.stores.postgresql.dialect import Notices, notified
+from go_scheduler.stores.postgresql.dialect import ARRAYS, Notices, notified
 from go_scheduler.stores.postgresql.driver import PLANS_FOR_ANY, met_a_lock
 from go_scheduler.stores.sql.database import Overtaken, Result, Sweep
 from go_scheduler.stores.sql.statement import (
@@ -63,14 +62,8 @@ _NOTIFIED = re.compile(r"notified\((\w+), (\w+), (\w)\)")
 # A join could read the whole index, if no statistics say how large that is.
 _AMONG_KEYS = "IN (SELECT k.key FROM batch AS k (key uuid))"
 _OF_DEFINITION = "ON d.key = t.definition_key"
-# The driver takes longer for a binary array than for a text, whatever it holds.
-_MANY = 10
 # A wait takes as long as a loop waits for a lock. So many find one row among thousands.
 _MOST_WAITS = 15
-
-
-_KINDS = {"duration": "bigint", "word": "text"}
-"""The type of a column of a batch on a server, where it is not that of its kind."""
 
 
 class _Made(NamedTuple):
@@ -194,7 +187,7 @@ class ServerStatements(Statements):
     ) -> Sequence[Any]:
         """Execute a statement on a connection, and fetch what it returns."""
         batches = batches or {}
-        parameters = {**terms, **_arrays(statement, batches, text=self._dialect.joined)}
+        parameters = {**terms, **_arrays(statement, batches)}
         if self._clock is not None:
             parameters["now"] = self._clock.now()
         made = _made(
@@ -238,26 +231,14 @@ def _races_of(statement: Statement) -> Iterator[None]:
         raise
 
 
-def _arrays(
-    statement: Statement, batches: Mapping[str, Batch], *, text: bool = False
-) -> dict[str, object]:
-    """The parameters that are batches: one array for each column.
-
-    Args:
-        statement: What takes them.
-        batches: Their rows.
-        text: Whether to write texts, which any driver can send.
-    """
+def _arrays(statement: Statement, batches: Mapping[str, Batch]) -> dict[str, object]:
+    """The parameters that are batches: one array for each column."""
     found: dict[str, object] = {}
     for table, declared in statement.batches.items():
         if table in batches:
-            rows = batches[table]
-            columns = list(zip(*rows, strict=True)) or [()] * len(declared)
-            as_text = text or len(rows) < _MANY
-            by_kind: Mapping[str, Callable[[Any], object]]
-            by_kind = literals.BY_KIND if as_text else arrays.BY_KIND
+            columns = list(zip(*batches[table], strict=True)) or [()] * len(declared)
             for (name, kind), values in zip(declared, columns, strict=True):
-                found[f"{table}_{name}"] = by_kind[kind](values)
+                found[f"{table}_{name}"] = ARRAYS[kind](values)
     return found
 
 
@@ -313,7 +294,7 @@ def sql_of(statement: Statement, dialect: PostgreSQLDialect) -> str:
 # values does not see it anyway, and is spared some microseconds for each of them.
 def _unnested(table: str, declared: Sequence[tuple[str, str]], *, counts: bool) -> str:
     columns = [
-        f"CAST(:{table}_{name} AS {_KINDS.get(kind, kind)}[])"
+        f"CAST(:{table}_{name} AS {'bigint' if kind == 'duration' else kind}[])"
         for name, kind in declared
     ]
     if not counts:

@@ -323,7 +323,7 @@ EXCLUDE = _changed(
                      WHEN t.fire_time IS NULL THEN 'by hand' ELSE 'fired' END
    AND NOT EXISTS (SELECT 1 FROM task_slots@task_slots_pkey AS s
                     WHERE s.name = t.slot AND s.instance_id = t.id)""",
-    "\n  FROM batch AS x (kind text, slot text, overlap word)",
+    "\n  FROM batch AS x (kind text, slot text, overlap text)",
 )
 _CANCEL_RUNNING = _changed(
     "outcome = 'cancelled', completed_at = now(), claimable_at = NULL",

@@ -81,7 +81,7 @@ WITH made AS (
     FROM batch AS x (key uuid, id uuid, shard bigint, queue text, priority bigint,
                      expire_after duration, waits boolean, next_fire_time timestamptz,
                      is_over boolean, paused boolean, note text, slot text,
-                     overlap word, named boolean)
+                     overlap text, named boolean)
    WHERE NOT EXISTS (SELECT 1 FROM task_definitions@task_definitions_id_key AS d
                       WHERE d.id = x.id AND d.deleted_at IS NULL OFFSET 0)
      AND NOT EXISTS (SELECT 1 FROM task_definitions@task_definitions_former_idx AS d

@@ -299,7 +299,7 @@ _FINISH_FREE = Statement(
     """
 WITH t AS MATERIALIZED (
   SELECT id, definition_key,
-         waits AND id IN (SELECT x.id FROM batch AS x (id uuid, outcome word)
+         waits AND id IN (SELECT x.id FROM batch AS x (id uuid, outcome text)
                            WHERE x.outcome IS NOT NULL) AS goes_on
     FROM task_instances@task_instances_pkey
    WHERE id IN (SELECT x.id FROM batch AS x (id uuid))
@@ -315,7 +315,7 @@ SELECT id FROM t WHERE NOT goes_on OR definition_key IN (SELECT key FROM d)
 _FINISH_CURRENT = Statement(
     f"""
 SELECT t.id
-  FROM batch AS x (id uuid, attempt bigint, outcome word)
+  FROM batch AS x (id uuid, attempt bigint, outcome text)
   JOIN task_instances@task_instances_pkey AS t ON {_MAY_FINISH}
 """,
     ("id",),
@@ -332,7 +332,7 @@ def _finish(*, in_full: bool = False, results: bool = False) -> Write:
             not succeed. What all have succeeded without a slot pays nothing for it.
         results: Whether any has a result, or what its client says.
     """
-    in_any_case = "id uuid, attempt bigint, outcome word, started_at timestamptz"
+    in_any_case = "id uuid, attempt bigint, outcome text, started_at timestamptz"
     if in_full:
         batch = f"""{in_any_case},
                      next_at timestamptz, retry_in duration, hung boolean, error text"""
@@ -395,7 +395,7 @@ _DELETE_SUCCESSES = Write(
         f"""
 WITH ended AS (
   DELETE FROM task_instances@task_instances_pkey AS t
-   USING batch AS x (id uuid, attempt bigint, outcome word, next_at timestamptz)
+   USING batch AS x (id uuid, attempt bigint, outcome text, next_at timestamptz)
    WHERE {_OWNED} AND t.attempt = 1
      AND t.error IS NULL AND t.key IS NULL AND t.slot IS NULL
      AND ({COMING}) IS NOT TRUE
