@@ -168,11 +168,32 @@ class ServerStatements(Statements):
         terms = {**(terms or {}), **_arrays(write.statement, beside or {})}
         # One order for all nodes, so that none waits for another in a circle.
         batch = sorted(batch, key=lambda row: row[0].int)
-        attempt = _Attempt(self, lane, write, terms, repeatable=repeatable)
+
+        def execute(rows: Batch, *, apart: bool = False) -> Sequence[Any]:
+            return self.run(
+                lane,
+                write.statement,
+                terms,
+                {"x": rows},
+                repeatable=repeatable,
+                apart=apart,
+            )
+
         with _leaving_what_is_locked():
-            return Written(attempt.execute(batch))
+            return Written(execute(batch))
         with _leaving_what_is_locked():
-            return attempt.write_free(batch)
+            given = {**terms, **_arrays(write.statement, {"x": batch})}
+            # This read comes first: on CockroachDB it also settles rows that SKIP
+            # LOCKED would skip.
+            rows = self.read(lane, write.current, given)
+            current: set[UUID] = {row.id for row in rows}
+            rows = self.run(lane, write.free, given)
+            free = current & {row.id for row in rows}
+            written = _in_parts(
+                partial(execute, apart=write.apart),
+                [row for row in batch if row[0] in free],
+            )
+            return Written(written.rows, (current - free) | written.busy)
         # A whole table is locked.
         return Written([], {row[0] for row in batch})
 
@@ -303,69 +324,28 @@ def _unnested(table: str, declared: Sequence[tuple[str, str]], *, counts: bool) 
     return f"unnest({', '.join(columns)})\n         AS {table} ({names})"
 
 
-class _Attempt:
-    """A write that is executed on a part of its batch, or on all of it."""
+def _in_parts(execute: Callable[[Batch], Sequence[Any]], batch: Batch) -> Written:
+    """Write all or its halves, for what they write beside their rows may be locked.
 
-    def __init__(
-        self,
-        statements: ServerStatements,
-        lane: Lane,
-        write: Write,
-        terms: Terms,
-        *,
-        repeatable: bool,
-    ) -> None:
-        self._statements = statements
-        self._lane = lane
-        self._write = write
-        self._terms = terms
-        self._repeatable = repeatable
-
-    def execute(self, batch: Batch, *, apart: bool = False) -> Sequence[Any]:
-        """Write all of these."""
-        return self._statements.run(
-            self._lane,
-            self._write.statement,
-            self._terms,
-            {"x": batch},
-            repeatable=self._repeatable,
-            apart=apart,
-        )
-
-    def write_free(self, batch: Batch) -> Written:
-        """See what is current, and write what is free of it."""
-        parameters = {**self._terms, **_arrays(self._write.statement, {"x": batch})}
-        # This read comes first: on CockroachDB it also settles rows that SKIP LOCKED
-        # would skip.
-        rows = self._statements.read(self._lane, self._write.current, parameters)
-        current: set[UUID] = {row.id for row in rows}
-        rows = self._statements.run(self._lane, self._write.free, parameters)
-        free = current & {row.id for row in rows}
-        written = self._write_parts([row for row in batch if row[0] in free])
-        return Written(written.rows, (current - free) | written.busy)
-
-    def _write_parts(self, batch: Batch) -> Written:
-        """Write all or its halves, for what they write beside their rows may be locked.
-
-        After some that met a lock it is given up.
-        """
-        rows: list[Any] = []
-        busy: set[UUID] = set()
-        parts = deque([batch] if batch else [])
-        waits = 0
-        while parts:
-            part = parts.popleft()
-            if waits < _MOST_WAITS:
-                with _leaving_what_is_locked():
-                    rows += self.execute(part, apart=self._write.apart)
-                    continue
-                waits += 1
-            if waits < _MOST_WAITS and len(part) > 1:
-                middle = len(part) // 2
-                parts += [part[:middle], part[middle:]]
-            else:
-                busy.update(row[0] for row in part)
-        return Written(rows, busy)
+    After some that met a lock it is given up.
+    """
+    rows: list[Any] = []
+    busy: set[UUID] = set()
+    parts = deque([batch] if batch else [])
+    waits = 0
+    while parts:
+        part = parts.popleft()
+        if waits < _MOST_WAITS:
+            with _leaving_what_is_locked():
+                rows += execute(part)
+                continue
+            waits += 1
+        if waits < _MOST_WAITS and len(part) > 1:
+            middle = len(part) // 2
+            parts += [part[:middle], part[middle:]]
+        else:
+            busy.update(row[0] for row in part)
+    return Written(rows, busy)
 
 
 @contextmanager
