@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import select
 
 from go_scheduler.checks import LONGEST
+from go_scheduler.models import Histogram, QueueStats
+from go_scheduler.models.counts import MINUTE
 from go_scheduler.stores.base import CONTACTS_KEPT, STATS_KEPT
 from go_scheduler.stores.rules import note_forgotten
 from go_scheduler.stores.sql.database import Lane
@@ -13,7 +18,10 @@ from go_scheduler.stores.sql.rows import (
     CONTACT_COLUMNS,
     EARLIEST,
     LATEST,
+    Unreadable,
+    from_microseconds,
     read_contacts,
+    to_microseconds,
     write_announcement,
 )
 from go_scheduler.stores.sql.runs import COMING
@@ -22,10 +30,13 @@ from go_scheduler.stores.sql.statement import (
     Statement,
     first_of_each_shard,
 )
+from go_scheduler.stores.sql.tables import settings
+from go_scheduler.stores.sql.tables import stats as counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from datetime import timedelta
+    from datetime import datetime, timedelta
+    from uuid import UUID
 
     from sqlalchemy import Connection
 
@@ -182,7 +193,7 @@ SELECT {", ".join(CONTACT_COLUMNS)}
 
 
 class SQLCleanup(SQLPart):
-    """Deletes what is over, and keeps what nodes tell of themselves."""
+    """Deletes what is over."""
 
     most_remembered: int
 
@@ -265,6 +276,19 @@ class SQLCleanup(SQLPart):
         forgotten = self._statements.within(Lane.BY_TIME, forget)
         note_forgotten(forgotten, most=self.most_remembered)
 
+
+SHARDS = "shards"
+"""The setting that has the number of shards with which the database was made."""
+
+
+_LATER = "later"
+_EVERY = to_microseconds(MINUTE)
+_KEY = (counted.c.every, counted.c.begins_at, counted.c.queue, counted.c.node)
+
+
+class SQLNodes(SQLPart):
+    """Keeps what nodes tell of themselves, what they count, and what they agree on."""
+
     def note_contact(self, announced: Announcement, *, unbroken: timedelta) -> None:
         """Record that a node has been in contact with the store up to now."""
         terms = {
@@ -278,3 +302,70 @@ class SQLCleanup(SQLPart):
         """Read when nodes were in contact with the store."""
         terms = {"within": within}
         return read_contacts(self._statements.read(Lane.BY_TIME, _LIST_CONTACTS, terms))
+
+    def keep_setting(self, name: str, value: str) -> str:
+        """Agree on a setting: the first to ask has set it."""
+        # It waits for whoever sets it at this moment, so that what is read is there.
+        new = self._dialect.insert(settings).values(name=name, value=value)
+        query = select(settings.c.value).where(settings.c.name == name)
+
+        def keep(connection: Connection) -> str:
+            connection.execute(new.on_conflict_do_nothing())
+            return str(connection.execute(query).scalar_one())
+
+        return self._database.transact(keep)
+
+    def note_stats(self, node: UUID, stats: Sequence[QueueStats]) -> None:
+        """Keep what a node has counted."""
+        new = self._dialect.insert(counted).values(
+            [_stats_row(node, each) for each in stats]
+        )
+        values = {"ended": new.excluded.ended, "lateness": new.excluded.lateness}
+        noted = new.on_conflict_do_update(index_elements=_KEY, set_=values)
+        self._database.transact(lambda each: each.execute(noted))
+
+    def list_stats(self, *, since: datetime, until: datetime) -> Sequence[QueueStats]:
+        """Read what was counted, but for what cannot be read."""
+        column = counted.c
+        query = (
+            select(column.begins_at, column.queue, column.ended, column.lateness)
+            .where(
+                column.every == _EVERY,
+                column.begins_at >= since,
+                column.begins_at < until,
+            )
+            .order_by(*_KEY)
+        )
+        rows = self._list(lambda connection: connection.execute(query).all())
+        return [each for each in map(_read_stats, rows) if each is not None]
+
+
+def _stats_row(node: UUID, noted: QueueStats) -> dict[str, object]:
+    return {
+        "every": _EVERY,
+        "begins_at": noted.at,
+        "queue": noted.queue,
+        "node": node,
+        "ended": json.dumps(dict(noted.ended)),
+        "lateness": json.dumps(
+            {
+                _LATER if bound is None else to_microseconds(bound): count
+                for bound, count in noted.lateness.buckets()
+            }
+        ),
+    }
+
+
+def _read_stats(row: Any) -> QueueStats | None:
+    try:
+        ended = {str(how): int(n) for how, n in json.loads(row.ended).items()}
+        lateness = Histogram.of(
+            (None if bound == _LATER else from_microseconds(int(bound)), int(count))
+            for bound, count in json.loads(row.lateness).items()
+        )
+    # A row that was written by other means than this package may hold anything.
+    except (ValueError, TypeError, AttributeError, OverflowError):
+        return None
+    if isinstance(row.begins_at, Unreadable):
+        return None
+    return QueueStats(at=row.begins_at, queue=row.queue, ended=ended, lateness=lateness)

@@ -426,6 +426,11 @@ class SQLEdits(SQLPart):
             raise Overtaken
         return written
 
+    def list_tombstones(self, ids: Collection[UUID]) -> Sequence[Tombstone]:
+        """Read what is remembered of these ids."""
+        found = self._list(lambda connection: self._tombstones.find(connection, ids))
+        return list(found.values())
+
     def pause_definitions(
         self, ids: Collection[UUID], *, note: str | None = None
     ) -> Sequence[TaskDefinition]:

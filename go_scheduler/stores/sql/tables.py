@@ -40,9 +40,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import JSONB
 
-from go_scheduler.models import RunEnd, Stage, TaskRun
 from go_scheduler.stores.sql.rows import (
-    UNREADABLE,
     Id,
     Object,
     Time,
@@ -55,7 +53,7 @@ if TYPE_CHECKING:
     from datetime import datetime, timedelta
     from uuid import UUID
 
-    from sqlalchemy import ColumnElement, Connection, Row, Select, Subquery
+    from sqlalchemy import ColumnElement, Connection, Select, Subquery
     from sqlalchemy.dialects.postgresql import Insert as PostgreSQLInsert
     from sqlalchemy.dialects.sqlite import Insert as SQLiteInsert
 
@@ -496,42 +494,6 @@ indexes = (
         "task_tombstones_completed_idx", _gone.shard, _gone.completed_at, _gone.id
     ),
 )
-
-
-_COLUMNS = (
-    "instance_id",
-    "attempt",
-    "node",
-    "started_at",
-    "ended_at",
-    "outcome",
-    "error",
-    "worker",
-    "lost_in",
-)
-_STAGES = {None: None} | {stage.value: stage for stage in Stage}
-_ENDS = {end.value: end for end in RunEnd}
-
-
-def read_runs(connection: Connection, instance_id: UUID) -> Sequence[TaskRun]:
-    """The runs of an instance, earliest attempt first; but for what cannot be read."""
-    rows = connection.execute(
-        select(*(runs.c[name] for name in _COLUMNS))
-        .where(runs.c.instance_id == instance_id)
-        .order_by(runs.c.attempt)
-    )
-    return [_run(row) for row in rows if _is_readable(row)]
-
-
-def _is_readable(row: Row[Any]) -> bool:
-    known = row.outcome in _ENDS and row.lost_in in _STAGES
-    return known and UNREADABLE not in row
-
-
-def _run(row: Row[Any]) -> TaskRun:
-    values = {**row._mapping, "outcome": _ENDS[row.outcome]}
-    values["lost_in"] = _STAGES[row.lost_in]
-    return TaskRun(**values)
 
 
 Read = TypeVar("Read")
