@@ -27,7 +27,7 @@ from go_scheduler.models import TaskDefinition
 from go_scheduler.policies import RetryPolicy
 from go_scheduler.stores import open_store
 from go_scheduler.stores.filters import Filter
-from go_scheduler.stores.migrations import version
+from go_scheduler.stores.migrations import history as version
 from go_scheduler.stores.migrations.history import History, history
 from go_scheduler.stores.migrations.lock import MigrationLock, create_lock_table_sql
 from go_scheduler.stores.migrations.operating import operations, sql_of
@@ -173,7 +173,7 @@ def migrate_to_the_middle(store: SQLStore) -> None:
                 break
 
     change(store, climb)
-    execute(store, version.CREATE, version.write_revision_sql(MIDDLE, previous=None))
+    execute(store, version.CREATE_TABLE, version.write_revision_sql(MIDDLE, previous=None))
 
 
 _TABLES = "({})".format(", ".join(f"'{name}'" for name in metadata.tables))
@@ -585,7 +585,7 @@ def test_who_lost_the_lock_in_the_middle_changes_nothing_any_more(
 def test_a_step_that_ends_after_the_lock_was_lost_is_not_noted(
     store: SQLStore, other: SQLStore, previous: str | None, revision: str
 ) -> None:
-    execute(store, create_lock_table_sql(store._dialect.name), version.CREATE)
+    execute(store, create_lock_table_sql(store._dialect.name), version.CREATE_TABLE)
     if previous is not None:
         execute(store, version.write_revision_sql(previous, previous=None))
     late = MigrationLock(store._database, store._dialect.name, length=timedelta(0))

@@ -16,7 +16,7 @@ from go_scheduler.stores.cockroachdb import CockroachDBDialect
 from go_scheduler.stores.sql.__main__ import ENGINES, texts
 from go_scheduler.stores.sql.statement import Statement
 from go_scheduler.stores.sql.tables import definitions
-from go_scheduler.stores.sqlite.steps import steps_of
+from go_scheduler.stores.sqlite.executing import steps_of
 from go_scheduler.stores.sqlite.store import SQLiteStore
 from tests import servers
 

@@ -23,7 +23,7 @@ from go_scheduler.stores.sql import (
     runs,
 )
 from go_scheduler.stores.sql.statement import Statement, Write
-from go_scheduler.stores.sqlite.steps import steps_of
+from go_scheduler.stores.sqlite.executing import steps_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -16,7 +16,7 @@ The text is PostgreSQL's. What it says besides:
   other means than this package, and is out of all bounds.
 
 PostgreSQL and CockroachDB execute it as one statement. SQLite has no statement that
-changes two tables: see ``sqlite.steps``.
+changes two tables: see ``sqlite.executing``.
 """
 
 from __future__ import annotations
