@@ -1,10 +1,9 @@
 """The store of all SQL engines.
 
 What the loops call stands in ``firing``, ``claims``, ``runs``, ``reviewing`` and
-``cleanup``; what puts in anything new, in ``inserts``. What users call besides is in
-``puts``, ``edits``, ``additions`` and ``views``. Each module has its statements, and
-the methods that send them. In a transaction of the user's they are the same: see
-``join``.
+``cleanup``. What users call besides is in ``puts``, ``edits``, ``inserts`` and
+``views``. Each module has its statements, and the methods that send them. In a
+transaction of the user's they are the same: see ``join``.
 """
 
 from __future__ import annotations
@@ -19,7 +18,6 @@ from sqlalchemy.orm import Session, scoped_session
 from go_scheduler.clock import SystemClock
 from go_scheduler.errors import ConfigurationError, StoreError
 from go_scheduler.stores.base import TransactionalStore
-from go_scheduler.stores.sql.additions import SQLByHand
 from go_scheduler.stores.sql.claims import SQLClaims
 from go_scheduler.stores.sql.cleanup import SHARDS, SQLCleanup, SQLNodes
 from go_scheduler.stores.sql.database import Classes, Database, Lane, Result
@@ -27,6 +25,7 @@ from go_scheduler.stores.sql.edits import Tombstones
 from go_scheduler.stores.sql.firing import SQLFiring
 from go_scheduler.stores.sql.inserts import SQLInserts
 from go_scheduler.stores.sql.lists import BOTH
+from go_scheduler.stores.sql.puts import SQLPuts
 from go_scheduler.stores.sql.reader import Reader
 from go_scheduler.stores.sql.reviewing import (
     FIND_TURNS,
@@ -55,7 +54,7 @@ if TYPE_CHECKING:
 
 
 class SQLStore(
-    SQLByHand,
+    SQLPuts,
     SQLInserts,
     SQLClaims,
     SQLFiring,
