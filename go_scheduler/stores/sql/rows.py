@@ -200,38 +200,31 @@ def _read_ids(values: Sequence[str] | None) -> Sequence[UUID] | None:
     return None if values is None else [UUID(each) for each in values]
 
 
-class Object(TypeDecorator[Any]):
-    """A JSON object: written as text, for no JSON type keeps every number as it is."""
-
-    impl = Text
-    cache_ok = True
-
-    def process_result_value(
-        self, value: object, dialect: Dialect
-    ) -> FrozenObject | Unreadable | None:
-        """The object, read-only."""
-        if value is None:
-            return None
-        try:
-            return read_object(str(value))
-        except (ValueError, RecursionError):
-            return UNREADABLE
-
-
 class Value(TypeDecorator[Any]):
-    """A JSON value of any kind, as text; written as text, and read as the value."""
+    """A JSON value of any kind: written as text, and read as the value, read-only.
+
+    No JSON type of a database keeps every number as it is.
+    """
 
     impl = Text
     cache_ok = True
+    _read = staticmethod(read_frozen)
 
-    def process_result_value(self, value: object, dialect: Dialect) -> object:
+    def process_result_value(self, value: object, dialect: Dialect) -> Any:
         """The value, read-only."""
         if value is None:
             return None
         try:
-            return read_frozen(str(value))
+            return self._read(str(value))
         except (ValueError, RecursionError):
             return UNREADABLE
+
+
+class Object(Value):
+    """A JSON object."""
+
+    cache_ok = True
+    _read = staticmethod(read_object)
 
 
 def write_policies(definition: TaskDefinition) -> str:
