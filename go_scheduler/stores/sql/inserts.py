@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from go_scheduler.models import TaskDefinition, TaskInstance
     from go_scheduler.policies import Overlap
     from go_scheduler.stores.messages import Addition, Claimant
-    from go_scheduler.stores.sql.statement import Statements
-    from go_scheduler.stores.sql.tables import Dialect
 
 _LEASE = lease_of("d")
 
@@ -133,15 +131,74 @@ SELECT {", ".join(f"d.{name}" for name in DEFINITION_COLUMNS)}, now() AS now,
     )
 
 
+_COLUMNS = ", ".join(f"i.{name}" for name in INSTANCE_COLUMNS)
+_EXISTING = Statement(
+    f"""
+SELECT {_COLUMNS}
+  FROM task_instances@task_instances_pkey AS i
+ WHERE i.id IN (SELECT x.id FROM batch AS x (id uuid, key text))
+UNION ALL
+SELECT {_COLUMNS}
+  FROM task_instances@task_instances_key_key AS i
+ WHERE i.definition_key = CAST(:key AS uuid) AND i.key IS NOT NULL
+   AND i.key IN (SELECT x.key FROM batch AS x (id uuid, key text))
+""",
+    INSTANCE_COLUMNS,
+)
+_WAITING = Statement(
+    """
+SELECT count(*) AS waiting
+  FROM (SELECT i.id FROM task_instances@task_instances_open_idx AS i
+         WHERE i.definition_key = CAST(:key AS uuid)
+           AND i.completed_at IS NULL AND i.outcome IS NULL
+           AND (i.claimed_by IS NULL OR i.started_at IS NULL OR i.start_by IS NOT NULL)
+         LIMIT :limit) AS few
+""",
+    ("waiting",),
+)
+# One that was skipped is as if it were new.
+_BACKFILL = Statement(
+    f"""
+WITH made AS (
+  INSERT INTO task_instances AS t
+         (id, definition_key, shard, queue, priority, expire_after, slot, overlap,
+          frozen, backfilled, trace_context, created_at, fire_time, execute_at, due_at,
+          claimable_at)
+  SELECT x.id, d.key, x.shard, d.queue, d.priority, d.expire_after,
+         CAST(:slot AS text), CAST(:overlap AS text), d.paused,
+         CAST(:backfilled AS text), CAST(:trace_context AS text), now(), x.at, x.at,
+         x.at, CASE WHEN NOT d.paused THEN greatest(x.at, now()) END
+    FROM batch AS x (id uuid, shard bigint, at timestamptz)
+    JOIN task_definitions@task_definitions_pkey AS d ON d.key = CAST(:key AS uuid)
+   WHERE true
+  ON CONFLICT (definition_key, fire_time) DO UPDATE
+     SET queue = excluded.queue, priority = excluded.priority,
+         expire_after = excluded.expire_after, slot = excluded.slot,
+         overlap = excluded.overlap, frozen = excluded.frozen,
+         backfilled = excluded.backfilled, trace_context = excluded.trace_context,
+         due_at = t.execute_at,
+         claimable_at = CASE WHEN NOT excluded.frozen
+                        THEN greatest(t.execute_at, now()) END,
+         parked = false, waits = false, runs = 0, hangs = 0, claimed_by = NULL,
+         {NOT_ELSEWHERE},
+         given_back = NULL, expires_at = NULL, started_at = NULL, completed_at = NULL,
+         outcome = NULL, ended_attempt = NULL, cancel_requested = false,
+         skipped_first = NULL, skipped_last = NULL, skipped_count = NULL,
+         skipped_reason = NULL
+   WHERE t.outcome = 'skipped' AND t.backfilled IS NULL
+  RETURNING fire_time, claimable_at)
+SELECT fire_time, notified(made, claimable_at, i) AS hinted FROM made
+""",
+    ("fire_time", "hinted"),
+)
+
+
 class _Limited(Exception):
     """Few instances of a definition may wait, which was not known."""
 
 
 class SQLInserts(SQLPart):
     """Makes instances by hand."""
-
-    # Whether few instances of a definition may wait, as far as that is known.
-    _limited: dict[UUID, bool]
 
     def add_instances(
         self,
@@ -164,7 +221,10 @@ class SQLInserts(SQLPart):
                 )
             except _Limited:
                 return self.add_instances(definition_id, additions, claimant=claimant)
-        _note_limit(self._limited, found)
+        if len(self._limited) >= _MOST_KNOWN:
+            self._limited.clear()
+        for each in found[:1]:
+            self._limited[definition_id] = each.definition.max_queue is not None
         return found
 
     def _is_limited(self, definition_id: UUID) -> bool:
@@ -173,12 +233,8 @@ class SQLInserts(SQLPart):
         if found is not None:
             return found
         query = live_among(self._dialect, [definition_id])
-        rows = self._database.run(
-            self._statements.reading(Lane.NEW),
-            lambda connection: self._dialect.past_locks(
-                connection, lambda each: each.execute(query).all()
-            ),
-        )
+        lane = self._statements.reading(Lane.NEW)
+        rows = self._look(lambda each: each.execute(query).all(), lane)
         return any(definition_of(row).max_queue is not None for row in rows)
 
     def _add(
@@ -226,7 +282,7 @@ class SQLInserts(SQLPart):
             made = {each.id for each in new} if row.ids is None else {*row.ids}
             made.difference_update(skipped or ())
             left = [each for each in additions if each.id not in made]
-            there = existing(self._statements, connection, row.d_key, left)
+            there = self._existing(connection, row.d_key, left)
         [definition] = self._reader.definitions(
             Lane.BY_HAND, [DefinitionRow(*row[:_WIDTH])]
         )
@@ -259,18 +315,68 @@ class SQLInserts(SQLPart):
         additions: Sequence[Addition],
     ) -> Sequence[TaskInstance]:
         """Make instances of a definition of which few may wait: one adds at a time."""
-        key, definition = lock_live(
-            connection, self._dialect, definition_id, shared=False
-        )
+        key, definition = self._lock_live(connection, definition_id, shared=False)
         beyond: Collection[UUID] = ()
         if (most := definition.max_queue) is not None:
-            there = find(self._statements, connection, key, additions)
+            there = self._find(connection, key, additions)
             theirs = (row.key for row in there if row.definition_key == key)
             known = {*(row.id for row in there), *filter(None, theirs)}
-            waiting = count_waiting(self._statements, connection, key, most)
-            beyond = rules.dropped(definition, additions, known=known, waiting=waiting)
+            terms = {"key": key, "limit": most}
+            [row] = self._statements.execute(connection, _WAITING, terms)
+            beyond = rules.dropped(
+                definition, additions, known=known, waiting=row.waiting
+            )
         skipped = dict.fromkeys(beyond, rules.FULL % most)
         return self._add(connection, definition_id, additions, None, skipped)
+
+    def _lock_live(
+        self, connection: Connection, id: UUID, *, shared: bool
+    ) -> tuple[UUID, TaskDefinition]:
+        """Lock a definition; the key of its row, and itself.
+
+        Whoever edits, pauses or deletes it waits, and then finds what is added. Unless
+        it is shared, so does whoever adds to it likewise.
+
+        Raises:
+            TaskDefinitionNotFoundError: There is none with this id.
+        """
+        query = live_among(self._dialect, [id])
+        query = query.with_for_update(read=shared, key_share=True, of=definitions)
+        for row in connection.execute(query):
+            return row.key, definition_of(row)
+        raise TaskDefinitionNotFoundError(id)
+
+    def _find(
+        self, connection: Connection, key: UUID, additions: Sequence[Addition]
+    ) -> Sequence[Any]:
+        """Rows of ``INSTANCE_COLUMNS`` with the ids of additions, or with their keys.
+
+        Args:
+            connection: Of ours, or of the user's.
+            key: Of the definition's row.
+            additions: What is looked for.
+        """
+        batch = [(each.id, each.key) for each in additions]
+        terms = {"key": key}
+        return self._statements.execute(connection, _EXISTING, terms, {"x": batch})
+
+    def _existing(
+        self, connection: Connection, key: UUID, additions: Sequence[Addition]
+    ) -> Mapping[UUID, Any]:
+        """Of what was not added the rows in its place, each by the id of its addition.
+
+        Raises:
+            Overtaken: There is none of one: somebody else adds it, or deletes it.
+        """
+        rows = self._find(connection, key, additions)
+        by_id = {row.id: row for row in rows}
+        by_key = {row.key: row for row in rows if row.definition_key == key and row.key}
+        found = {
+            each.id: by_id.get(each.id) or by_key.get(each.key) for each in additions
+        }
+        if None in found.values():
+            raise Overtaken
+        return found
 
     def _of_addition(self, addition: Addition) -> tuple[object, ...]:
         return (
@@ -307,7 +413,7 @@ class SQLInserts(SQLPart):
         # As whoever fires it: no two make the same at one moment, and a loop finds a
         # definition that is busy, and not rows that a transaction of the user's has
         # made.
-        key, of = lock_live(connection, self._dialect, definition.id, shared=True)
+        key, of = self._lock_live(connection, definition.id, shared=True)
         rules.check_is_as_read(definition, of.revision)
         if not fire_times:
             return []
@@ -331,14 +437,6 @@ class SQLInserts(SQLPart):
         return [each for each in fire_times if each in done]
 
 
-def _note_limit(known: dict[UUID, bool], found: Sequence[TaskInstance]) -> None:
-    """Note of a definition whether few of its instances may wait."""
-    if len(known) >= _MOST_KNOWN:
-        known.clear()
-    for each in found[:1]:
-        known[each.definition.id] = each.definition.max_queue is not None
-
-
 def _made(
     addition: Addition,
     definition: TaskDefinition,
@@ -347,131 +445,3 @@ def _made(
 ) -> TaskInstance:
     made = addition.made(definition, now)
     return changed(made, **started) if started and made.due_at <= now else made
-
-
-def lock_live(
-    connection: Connection, dialect: Dialect, id: UUID, *, shared: bool
-) -> tuple[UUID, TaskDefinition]:
-    """Lock a definition; the key of its row, and itself.
-
-    Whoever edits, pauses or deletes it waits, and then finds what is added. Unless it
-    is shared, so does whoever adds to it likewise.
-
-    Raises:
-        TaskDefinitionNotFoundError: There is none with this id.
-    """
-    query = live_among(dialect, [id])
-    query = query.with_for_update(read=shared, key_share=True, of=definitions)
-    for row in connection.execute(query):
-        return row.key, definition_of(row)
-    raise TaskDefinitionNotFoundError(id)
-
-
-_COLUMNS = ", ".join(f"i.{name}" for name in INSTANCE_COLUMNS)
-_EXISTING = Statement(
-    f"""
-SELECT {_COLUMNS}
-  FROM task_instances@task_instances_pkey AS i
- WHERE i.id IN (SELECT x.id FROM batch AS x (id uuid, key text))
-UNION ALL
-SELECT {_COLUMNS}
-  FROM task_instances@task_instances_key_key AS i
- WHERE i.definition_key = CAST(:key AS uuid) AND i.key IS NOT NULL
-   AND i.key IN (SELECT x.key FROM batch AS x (id uuid, key text))
-""",
-    INSTANCE_COLUMNS,
-)
-_WAITING = Statement(
-    """
-SELECT count(*) AS waiting
-  FROM (SELECT i.id FROM task_instances@task_instances_open_idx AS i
-         WHERE i.definition_key = CAST(:key AS uuid)
-           AND i.completed_at IS NULL AND i.outcome IS NULL
-           AND (i.claimed_by IS NULL OR i.started_at IS NULL OR i.start_by IS NOT NULL)
-         LIMIT :limit) AS few
-""",
-    ("waiting",),
-)
-
-
-def find(
-    statements: Statements,
-    connection: Connection,
-    key: UUID,
-    additions: Sequence[Addition],
-) -> Sequence[Any]:
-    """Rows of ``INSTANCE_COLUMNS`` with the ids of additions, or with their keys.
-
-    Args:
-        statements: Executes it.
-        connection: Of ours, or of the user's.
-        key: Of the definition's row.
-        additions: What is looked for.
-    """
-    batch = [(each.id, each.key) for each in additions]
-    return statements.execute(connection, _EXISTING, {"key": key}, {"x": batch})
-
-
-def existing(
-    statements: Statements,
-    connection: Connection,
-    key: UUID,
-    additions: Sequence[Addition],
-) -> Mapping[UUID, Any]:
-    """Of what was not added the rows in its place, each by the id of its addition.
-
-    Raises:
-        Overtaken: There is none of one: somebody else adds it, or deletes it.
-    """
-    rows = find(statements, connection, key, additions)
-    by_id = {row.id: row for row in rows}
-    by_key = {row.key: row for row in rows if row.definition_key == key and row.key}
-    found = {each.id: by_id.get(each.id) or by_key.get(each.key) for each in additions}
-    if None in found.values():
-        raise Overtaken
-    return found
-
-
-def count_waiting(
-    statements: Statements, connection: Connection, key: UUID, most: int
-) -> int:
-    """How many instances of a definition have not begun, up to a bound."""
-    terms = {"key": key, "limit": most}
-    return int(statements.execute(connection, _WAITING, terms)[0].waiting)
-
-
-# One that was skipped is as if it were new.
-_BACKFILL = Statement(
-    f"""
-WITH made AS (
-  INSERT INTO task_instances AS t
-         (id, definition_key, shard, queue, priority, expire_after, slot, overlap,
-          frozen, backfilled, trace_context, created_at, fire_time, execute_at, due_at,
-          claimable_at)
-  SELECT x.id, d.key, x.shard, d.queue, d.priority, d.expire_after,
-         CAST(:slot AS text), CAST(:overlap AS text), d.paused,
-         CAST(:backfilled AS text), CAST(:trace_context AS text), now(), x.at, x.at,
-         x.at, CASE WHEN NOT d.paused THEN greatest(x.at, now()) END
-    FROM batch AS x (id uuid, shard bigint, at timestamptz)
-    JOIN task_definitions@task_definitions_pkey AS d ON d.key = CAST(:key AS uuid)
-   WHERE true
-  ON CONFLICT (definition_key, fire_time) DO UPDATE
-     SET queue = excluded.queue, priority = excluded.priority,
-         expire_after = excluded.expire_after, slot = excluded.slot,
-         overlap = excluded.overlap, frozen = excluded.frozen,
-         backfilled = excluded.backfilled, trace_context = excluded.trace_context,
-         due_at = t.execute_at,
-         claimable_at = CASE WHEN NOT excluded.frozen
-                        THEN greatest(t.execute_at, now()) END,
-         parked = false, waits = false, runs = 0, hangs = 0, claimed_by = NULL,
-         {NOT_ELSEWHERE},
-         given_back = NULL, expires_at = NULL, started_at = NULL, completed_at = NULL,
-         outcome = NULL, ended_attempt = NULL, cancel_requested = false,
-         skipped_first = NULL, skipped_last = NULL, skipped_count = NULL,
-         skipped_reason = NULL
-   WHERE t.outcome = 'skipped' AND t.backfilled IS NULL
-  RETURNING fire_time, claimable_at)
-SELECT fire_time, notified(made, claimable_at, i) AS hinted FROM made
-""",
-    ("fire_time", "hinted"),
-)

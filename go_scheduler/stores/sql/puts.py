@@ -255,9 +255,6 @@ def _row(new: TaskDefinition, key: UUID, shard: int) -> tuple[object, ...]:
 class SQLPuts(SQLEdits):
     """Puts definitions, and declares sets of them."""
 
-    # Whether few instances of a definition may wait, as far as that is known.
-    _limited: dict[UUID, bool]
-
     def put_definitions(
         self,
         definitions: Sequence[TaskDefinition],

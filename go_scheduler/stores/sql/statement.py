@@ -308,11 +308,15 @@ class SQLPart:
     _reader: Reader
     _classes: Classes
     _tombstones: Tombstones
+    # Whether few instances of a definition may wait, as far as that is known.
+    _limited: dict[UUID, bool]
 
-    def _look(self, read: Callable[[Connection], Result]) -> Result:
-        """Read for a loop, though somebody else may have locked the rows."""
+    def _look(
+        self, read: Callable[[Connection], Result], lane: Lane = Lane.BY_TIME
+    ) -> Result:
+        """Read, though somebody else may have locked the rows."""
         return self._database.run(
-            Lane.BY_TIME, lambda connection: self._dialect.past_locks(connection, read)
+            lane, lambda connection: self._dialect.past_locks(connection, read)
         )
 
     def _list(self, read: Callable[[Connection], Result]) -> Result:
