@@ -73,6 +73,13 @@ SELECT t.id
     ("id",),
 )
 
+
+def _write(sql: str, returns: tuple[str, ...], *, apart: bool = False) -> Write:
+    """Changes instances whose claims are current."""
+    statement = Statement(sql, returns)
+    return Write(statement, free=_CLAIMED_FREE, current=_CLAIMED_CURRENT, apart=apart)
+
+
 _OF_DEFINITION = f"""
 SELECT {INSTANCE},
        {DEFINITION}
@@ -80,9 +87,8 @@ SELECT {INSTANCE},
                    ON d.key = t.definition_key
 """
 # What has to have a slot, and has not started, comes back as it is.
-_START = Write(
-    Statement(
-        f"""
+_START = _write(
+    f"""
 WITH t AS (
   UPDATE task_instances@task_instances_pkey AS t
      SET runs = t.runs + CASE WHEN t.started_at IS NULL AND t.slot IS NULL
@@ -96,10 +102,7 @@ WITH t AS (
     FROM batch AS x (id uuid, attempt bigint)
    WHERE {_OWNED}
   RETURNING {INSTANCE}){_OF_DEFINITION}""",
-        CLAIMED,
-    ),
-    free=_CLAIMED_FREE,
-    current=_CLAIMED_CURRENT,
+    CLAIMED,
     apart=True,
 )
 
@@ -125,9 +128,8 @@ def kept_if(condition: str) -> str:
 # much as tried: a wait for a slot is one for another statement of this kind, and as all
 # take them in one order, none is for another in a circle. Who loses that has to know of
 # the other one, which its snapshot need not show: an update reads the row as it is.
-_START_IN_SLOTS = Write(
-    Statement(
-        f"""
+_START_IN_SLOTS = _write(
+    f"""
 WITH mine AS MATERIALIZED (
   SELECT t.id, t.slot, t.priority, t.due_at, t.execute_at
     FROM batch AS x (id uuid, attempt bigint)
@@ -166,10 +168,7 @@ t AS (
             FROM mine AS m JOIN has ON has.name = m.slot) AS mine
    WHERE t.id = mine.id
   RETURNING {INSTANCE}){_OF_DEFINITION}""",
-        CLAIMED,
-    ),
-    free=_CLAIMED_FREE,
-    current=_CLAIMED_CURRENT,
+    CLAIMED,
     apart=True,
 )
 
@@ -179,9 +178,8 @@ _STEP = """CASE WHEN t.start_by IS NULL
                          WHEN t.accepted_at IS NULL THEN 1 ELSE 2 END"""
 # Only the first acceptance counts.
 _ACCEPTED_BEFORE = f"x.step = 2 AND {_STEP} = 2"
-_RENEW = Write(
-    Statement(
-        f"""
+_RENEW = _write(
+    f"""
 UPDATE task_instances@task_instances_pkey AS t
    SET expires_at = CASE WHEN {_ACCEPTED_BEFORE} THEN t.expires_at
            WHEN x.step > 0 AND x.step >= {_STEP}
@@ -206,10 +204,7 @@ UPDATE task_instances@task_instances_pkey AS t
    AND (x.step < 2 OR t.accepted_at IS NULL OR coalesce(x.worker = t.worker, true))
 RETURNING t.id, t.cancel_requested
 """,
-        ("id", "cancel_requested"),
-    ),
-    free=_CLAIMED_FREE,
-    current=_CLAIMED_CURRENT,
+    ("id", "cancel_requested"),
 )
 
 
@@ -223,9 +218,8 @@ freed AS (
   RETURNING s.name)"""
 
 
-_RELEASE = Write(
-    Statement(
-        f"""
+_RELEASE = _write(
+    f"""
 WITH released AS (
   UPDATE task_instances@task_instances_pkey AS t
      SET claimed_by = NULL, expires_at = NULL, started_at = NULL,
@@ -241,10 +235,7 @@ WITH released AS (
   RETURNING t.id, t.slot, t.runs),{_freed("e.runs = 0", "released")}
 SELECT id FROM released
 """,
-        ("id",),
-    ),
-    free=_CLAIMED_FREE,
-    current=_CLAIMED_CURRENT,
+    ("id",),
 )
 
 # The first success wins, of whichever attempt.

@@ -234,22 +234,11 @@ class JoinedDatabase(Database):
         self._of = database
 
     def run(
-        self,
-        lane: Lane,
-        work: Callable[[Connection], Result],
-        *,
-        repeatable: bool = True,
-        waits: int = 1,
+        self, lane: Lane, work: Callable[[Connection], Result], **_: object
     ) -> Result:
         """Call ``work`` with the connection."""
         return self._of.run_once(lambda: work(self._connection))
 
-    def transact(
-        self,
-        work: Callable[[Connection], Result],
-        *,
-        repeatable: bool = True,
-        waits: int = 1,
-    ) -> Result:
+    def transact(self, work: Callable[[Connection], Result], **_: object) -> Result:
         """Call ``work`` in the transaction that there is."""
         return self.run(Lane.BY_HAND, work)
