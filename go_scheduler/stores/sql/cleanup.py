@@ -58,15 +58,12 @@ SELECT id, completed_at, now() AS now FROM task_instances@task_instances_{index}
    AND on_sqlite(typeof(id) = 'text' AND length(id) = 32)
    AND on_sqlite(id NOT GLOB '*[^0-9a-f]*')
    AND on_sqlite(typeof(completed_at) = 'integer' AND completed_at >= :earliest)"""
-    return Statement(
-        first_of_each_shard(part, "completed_at", shards), ("id", "completed_at", "now")
-    )
+    return Statement(first_of_each_shard(part, "completed_at", shards))
 
 
 # No index has ``attempt``: rows are read before they are chosen. Those that are locked
 # are skipped, and those that have been made to run again.
-_DELETE_INSTANCES = Statement(
-    """
+_DELETE_INSTANCES = Statement("""
 WITH old AS MATERIALIZED (
   SELECT t.id, t.attempt, t.error IS NOT NULL OR t.outcome <> 'completed' AS failed
     FROM batch AS x (id uuid, ended timestamptz)
@@ -80,9 +77,7 @@ runs AS (
 DELETE FROM task_instances@task_instances_pkey AS t USING old AS old
  WHERE t.id = old.id
 RETURNING t.id
-""",
-    ("id",),
-)
+""")
 
 
 # Whose instances have all been deleted, by a look at what nobody is adding.
@@ -95,29 +90,25 @@ def find_definitions(shards: int, since: str) -> Statement:
     """Finds definitions without instances that ended long ago, or were deleted."""
     index = f"task_definitions_{since.removesuffix('_at')}_idx"
     part = f"""
-SELECT d.key, d.{since} FROM task_definitions@{index} AS d
+SELECT d.key AS d_key, d.{since} FROM task_definitions@{index} AS d
  WHERE {{shard}}d.{since} IS NOT NULL
    AND d.{since} <= now() - CAST(:older_than AS interval)
    AND {_IS_EMPTY}"""
-    return Statement(first_of_each_shard(part, since, shards), ("d_key", since))
+    return Statement(first_of_each_shard(part, since, shards))
 
 
 # Whoever adds an instance to a definition holds it until that has been committed: what
 # comes after this statement sees the instance.
-_LOCK_DEFINITIONS = Statement(
-    """
-SELECT key FROM task_definitions@task_definitions_pkey
+_LOCK_DEFINITIONS = Statement("""
+SELECT key AS d_key FROM task_definitions@task_definitions_pkey
  WHERE key IN (SELECT x.key FROM batch AS x (key uuid))
  ORDER BY key FOR UPDATE SKIP LOCKED
-""",
-    ("d_key",),
-)
+""")
 
 
 def _delete_definitions(since: str) -> Statement:
     """Deletes those that still are as they were found; remembers ids that ended."""
-    return Statement(
-        f"""
+    return Statement(f"""
 WITH old AS MATERIALIZED (
   SELECT d.key
     FROM batch AS x (key uuid)
@@ -141,17 +132,14 @@ remembered AS (
      SET trigger_kind = excluded.trigger_kind, trigger_state = excluded.trigger_state,
          revision = excluded.revision, completed_at = excluded.completed_at
   RETURNING id)
-SELECT key FROM gone
-""",
-        ("d_key",),
-    )
+SELECT key AS d_key FROM gone
+""")
 
 
 _DELETE_COMPLETED = _delete_definitions("completed_at")
 _DELETE_DELETED = _delete_definitions("deleted_at")
 # What was counted goes with it: by itself it would be one way more to a server.
-_DELETE_CONTACTS = Statement(
-    """
+_DELETE_CONTACTS = Statement("""
 WITH old AS MATERIALIZED (
   SELECT every, begins_at, queue, node FROM task_stats@task_stats_pkey
    WHERE every = 60000000 AND begins_at < now() - CAST(:stats_kept AS interval)
@@ -162,11 +150,8 @@ counted AS (
      AND s.node = old.node
   RETURNING s.every)
 DELETE FROM task_nodes WHERE seen_at < now() - CAST(:kept AS interval) RETURNING node
-""",
-    ("node",),
-)
-_NOTE_CONTACT = Statement(
-    """
+""")
+_NOTE_CONTACT = Statement("""
 INSERT INTO task_nodes (node, contact_since, seen_at, queues, names, host, pid, version,
                         lease, stopping)
 VALUES (CAST(:node AS uuid), now() - CAST(:unbroken AS interval), now(),
@@ -179,17 +164,12 @@ ON CONFLICT (node) DO UPDATE
        pid = excluded.pid, version = excluded.version, lease = excluded.lease,
        stopping = excluded.stopping
 RETURNING node
-""",
-    ("node",),
-)
-_LIST_CONTACTS = Statement(
-    f"""
+""")
+_LIST_CONTACTS = Statement(f"""
 SELECT {", ".join(CONTACT_COLUMNS)}
   FROM task_nodes
  WHERE seen_at >= now() - CAST(:within AS interval)
-""",
-    CONTACT_COLUMNS,
-)
+""")
 
 
 class SQLCleanup(SQLPart):

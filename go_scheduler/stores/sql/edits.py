@@ -163,8 +163,7 @@ def _read(row: Row[Any]) -> Tombstone | None:
         return None
 
 
-_FREE_SLOTS = Statement(
-    """
+_FREE_SLOTS = Statement("""
 WITH free AS MATERIALIZED (
   SELECT s.name, s.instance_id
     FROM batch AS n (name text) JOIN task_slots@task_slots_pkey AS s ON s.name = n.name
@@ -173,9 +172,7 @@ WITH free AS MATERIALIZED (
 DELETE FROM task_slots@task_slots_pkey AS s USING free AS f
  WHERE s.name = f.name AND s.instance_id = f.instance_id
 RETURNING s.name
-""",
-    ("name",),
-)
+""")
 
 
 def free_slots(execute: Execute, names: Iterable[str | None]) -> None:
@@ -201,54 +198,42 @@ _ANEW = "CASE WHEN NOT t.frozen THEN greatest(t.due_at, now()) END"
 
 def _locked(where: str = "") -> Statement:
     # One order for all nodes, so that none waits for another in a circle.
-    return Statement(
-        f"""
+    return Statement(f"""
 SELECT t.id FROM task_instances@task_instances_open_idx AS t
  WHERE {_THEIRS}{where}
  ORDER BY t.id FOR UPDATE OF t
-""",
-        ("id",),
-    )
+""")
 
 
 def _changed(values: str, where: str = "", source: str = "") -> Statement:
-    return Statement(
-        f"""
+    return Statement(f"""
 UPDATE task_instances@task_instances_open_idx AS t
    SET {values}{source}
  WHERE {_THEIRS}{where}
 RETURNING t.id, t.definition_key
-""",
-        ("id", "definition_key"),
-    )
+""")
 
 
 def _removed(after: str) -> Statement:
     """Removes instances that never ran, and answers their fire times."""
-    return Statement(
-        f"""
+    return Statement(f"""
 DELETE FROM task_instances@task_instances_open_idx AS t
  WHERE {_THEIRS}
    AND {_UNUSED}
    AND {COMING}{after}
 RETURNING t.fire_time
-""",
-        ("fire_time",),
-    )
+""")
 
 
 def _let_go(where: str) -> Statement:
     """Lets instances go of their slots."""
-    return Statement(
-        f"""
+    return Statement(f"""
 DELETE FROM task_slots@task_slots_pkey AS s
  USING task_instances@task_instances_open_idx AS t
  WHERE {_THEIRS}
    AND {where} AND s.name = t.slot AND s.instance_id = t.id
 RETURNING s.name
-""",
-        ("name",),
-    )
+""")
 
 
 LOCK_OPEN = _locked()
@@ -262,15 +247,12 @@ _LAST_BEGUN = f"""
             AND {COMING.replace("t.", "b.")}
             AND NOT (b.completed_at IS NULL AND {_UNUSED.replace("t.", "b.")})"""
 _TAKE_BACK = _removed(f"\n   AND t.fire_time > coalesce(({_LAST_BEGUN}), now())")
-NOTE_BEGUN = Statement(
-    f"""
+NOTE_BEGUN = Statement(f"""
 UPDATE task_definitions@task_definitions_pkey AS d
    SET fired_until = coalesce(({_LAST_BEGUN}), d.fired_until)
  WHERE d.key IN (SELECT k.key FROM batch AS k (key uuid))
-RETURNING d.key
-""",
-    ("d_key",),
-)
+RETURNING d.key AS d_key
+""")
 SKIP_UNUSED = _changed(
     f"""outcome = 'skipped', completed_at = now(), skipped_first = t.fire_time,
        skipped_last = t.fire_time, skipped_count = 1,
@@ -329,35 +311,26 @@ _CANCEL_RUNNING = _changed(
     "outcome = 'cancelled', completed_at = now(), claimable_at = NULL",
     " AND t.started_at IS NOT NULL",
 )
-_REMOVE_OTHERS = Statement(
-    f"""
+_REMOVE_OTHERS = Statement(f"""
 DELETE FROM task_instances@task_instances_open_idx AS t
  WHERE {_THEIRS} AND t.started_at IS NULL
 RETURNING t.id, t.attempt
-""",
-    ("id", "attempt"),
-)
-_DELETE = Statement(
-    """
+""")
+_DELETE = Statement("""
 UPDATE task_definitions@task_definitions_pkey AS d
    SET deleted_at = now(), next_fire_time = NULL, completed_at = NULL
  WHERE d.key IN (SELECT l.key FROM task_definitions@task_definitions_id_key AS l
                   WHERE l.id IN (SELECT x.id FROM batch AS x (id uuid))
                     AND l.deleted_at IS NULL FOR UPDATE)
-RETURNING d.key, d.id, d.slot
-""",
-    ("d_key", "d_id", "d_slot"),
-)
+RETURNING d.key AS d_key, d.id AS d_id, d.slot AS d_slot
+""")
 # It may be seen only when the time has passed, if the transaction is long.
-_FIRE_ANEW = Statement(
-    """
+_FIRE_ANEW = Statement("""
 UPDATE task_definitions@task_definitions_pkey AS d
    SET next_fire_time = CAST(:at AS timestamptz), completed_at = NULL, late = true
  WHERE d.key = CAST(:key AS uuid)
 RETURNING d.next_fire_time, d.completed_at
-""",
-    ("next_fire_time", "completed_at"),
-)
+""")
 
 
 class SQLEdits(SQLPart):

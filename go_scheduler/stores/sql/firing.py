@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 _STILL_DUE = timedelta(minutes=5)
 
 _COLUMNS = ", ".join(DEFINITION_COLUMNS)
+_NAMED = ", ".join(f"{name} AS d_{name}" for name in DEFINITION_COLUMNS)
 _AFTER = """
      AND (next_fire_time, id)
          > (CAST(:after_time AS timestamptz), CAST(:after_id AS uuid))"""
@@ -68,8 +69,7 @@ in_time{shard} AS MATERIALIZED (
     ]
     parts = [*(f"in_time{shard}" for shard in range(shards)), "late"]
     every = "\n        UNION ALL ".join(f"SELECT * FROM {part}" for part in parts)
-    return Statement(
-        f"""
+    return Statement(f"""
 WITH{"".join(in_time)}
 late AS MATERIALIZED (
   SELECT {_COLUMNS}
@@ -78,12 +78,10 @@ late AS MATERIALIZED (
      AND next_fire_time <= now() + CAST(:ahead AS interval){of_late}
      AND on_sqlite(typeof(next_fire_time) = 'integer'){after}
    ORDER BY next_fire_time, id LIMIT :limit)
-SELECT {_COLUMNS}, now() AS now
+SELECT {_NAMED}, now() AS now
   FROM ({every}) AS due
  ORDER BY next_fire_time, id LIMIT :limit
-""",
-        (*(f"d_{name}" for name in DEFINITION_COLUMNS), "now"),
-    )
+""")
 
 
 # For a batch in which some wait for the end of a run. In any other a server would be
@@ -100,24 +98,18 @@ _OVERLAP = "CASE WHEN NOT d.waits THEN d.overlap END"
 _AT = "f.fire_time + f.later * interval '1 microsecond'"
 # On CockroachDB it is the row that is locked, and not an index's copy of it: the
 # revision makes it read the row.
-_FIRE_FREE = Statement(
-    """
+_FIRE_FREE = Statement("""
 SELECT id, revision FROM task_definitions@task_definitions_id_key
  WHERE id IN (SELECT x.id FROM batch AS x (id uuid)) AND deleted_at IS NULL
  ORDER BY id FOR NO KEY UPDATE SKIP LOCKED
-""",
-    ("id", "revision"),
-)
-_FIRE_CURRENT = Statement(
-    """
+""")
+_FIRE_CURRENT = Statement("""
 SELECT d.id
   FROM batch AS x (id uuid, expected timestamptz, revision bigint)
   JOIN task_definitions@task_definitions_id_key AS d
     ON d.id = x.id AND d.deleted_at IS NULL AND NOT d.paused
    AND d.next_fire_time IS NOT DISTINCT FROM x.expected AND d.revision = x.revision
-""",
-    ("id",),
-)
+""")
 
 
 def _fire(*, waits: bool = False, starts: bool = False) -> Write:
@@ -132,7 +124,6 @@ def _fire(*, waits: bool = False, starts: bool = False) -> Write:
         "",
         "",
     )
-    answer: tuple[str, ...] = ("id",)
     if starts:
         claimable = "NULL"
         columns = """,
@@ -141,7 +132,6 @@ def _fire(*, waits: bool = False, starts: bool = False) -> Write:
          CAST(:node AS uuid), 1, 1, greatest(now(), {_AT}),
          greatest(now(), {_AT})
              + {lease_of("d")}"""
-        answer = ("id", "made_id", "started_at", "expires_at", "now")
     sql = f"""
 WITH moved AS (
   UPDATE task_definitions@task_definitions_id_key AS d
@@ -187,7 +177,7 @@ made AS (
         else "SELECT id FROM moved"
     }
 """
-    return Write(Statement(sql, answer), free=_FIRE_FREE, current=_FIRE_CURRENT)
+    return Write(Statement(sql), free=_FIRE_FREE, current=_FIRE_CURRENT)
 
 
 _FIRE = _fire()

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 _LEASE = lease_of("d")
 
 _OF_DEFINITION = (*DEFINITION_COLUMNS, "slot", "overlap")
+_NAMED = ", ".join(f"d.{name} AS d_{name}" for name in DEFINITION_COLUMNS)
 _WIDTH = len(DEFINITION_COLUMNS)
 _MOST_KNOWN = 10_000
 # Those that add to a limited definition do it one after the other.
@@ -54,7 +55,6 @@ def add(*, starts: bool, limited: bool = False, joined: bool = False) -> Stateme
     """
     mine, unless, columns, values, join, answer = "", "", "", "", "", ""
     reason = ""
-    answers: tuple[str, ...] = ()
     if starts:
         mine = """
 mine AS MATERIALIZED (
@@ -80,7 +80,6 @@ mine AS MATERIALIZED (
        mine.starts,
        now()
            + {_LEASE} AS expires_at"""
-        answers = ("starts", "expires_at")
     if limited:
         reason = ", reason text"
         unless = " AND x.reason IS NULL"
@@ -120,20 +119,16 @@ made AS (
         " ON CONFLICT DO NOTHING" * joined
     }
   RETURNING id, claimable_at)
-SELECT {", ".join(f"d.{name}" for name in DEFINITION_COLUMNS)}, now() AS now,
+SELECT {_NAMED}, now() AS now,
        ids_unless_all(made.id, :given) AS ids,
        notified(made, claimable_at, i) AS hinted{answer}
   FROM d{join}
 """
-    of_definition = (f"d_{name}" for name in DEFINITION_COLUMNS)
-    return Statement(
-        sql, (*of_definition, "now", "ids", "hinted", *answers), races=True
-    )
+    return Statement(sql, races=True)
 
 
 _COLUMNS = ", ".join(f"i.{name}" for name in INSTANCE_COLUMNS)
-_EXISTING = Statement(
-    f"""
+_EXISTING = Statement(f"""
 SELECT {_COLUMNS}
   FROM task_instances@task_instances_pkey AS i
  WHERE i.id IN (SELECT x.id FROM batch AS x (id uuid, key text))
@@ -142,23 +137,17 @@ SELECT {_COLUMNS}
   FROM task_instances@task_instances_key_key AS i
  WHERE i.definition_key = CAST(:key AS uuid) AND i.key IS NOT NULL
    AND i.key IN (SELECT x.key FROM batch AS x (id uuid, key text))
-""",
-    INSTANCE_COLUMNS,
-)
-_WAITING = Statement(
-    """
+""")
+_WAITING = Statement("""
 SELECT count(*) AS waiting
   FROM (SELECT i.id FROM task_instances@task_instances_open_idx AS i
          WHERE i.definition_key = CAST(:key AS uuid)
            AND i.completed_at IS NULL AND i.outcome IS NULL
            AND (i.claimed_by IS NULL OR i.started_at IS NULL OR i.start_by IS NOT NULL)
          LIMIT :limit) AS few
-""",
-    ("waiting",),
-)
+""")
 # One that was skipped is as if it were new.
-_BACKFILL = Statement(
-    f"""
+_BACKFILL = Statement(f"""
 WITH made AS (
   INSERT INTO task_instances AS t
          (id, definition_key, shard, queue, priority, expire_after, slot, overlap,
@@ -188,9 +177,7 @@ WITH made AS (
    WHERE t.outcome = 'skipped' AND t.backfilled IS NULL
   RETURNING fire_time, claimable_at)
 SELECT fire_time, notified(made, claimable_at, i) AS hinted FROM made
-""",
-    ("fire_time", "hinted"),
-)
+""")
 
 
 class _Limited(Exception):

@@ -133,10 +133,8 @@ _TELL = """
 SELECT now() AS now, ids_unless_all(made.id, :given) AS ids,
        notified(made, next_fire_time, d) AS hinted
 """
-_INSERT_NEW = Statement(_insert() + _TELL, ("now", "ids", "hinted"), races=True)
-_INSERT_AGAIN = Statement(
-    _insert(again=True) + _TELL, ("now", "ids", "hinted"), races=True
-)
+_INSERT_NEW = Statement(_insert() + _TELL, races=True)
+_INSERT_AGAIN = Statement(_insert(again=True) + _TELL, races=True)
 _INSERT_AND_START = Statement(
     f"""{_insert()},
 started AS (
@@ -154,7 +152,6 @@ started AS (
 SELECT now() AS now, started.started_at, started.expires_at
   FROM started
 """,
-    ("now", "started_at", "expires_at"),
     races=True,
 )
 _LARGEST = 2000

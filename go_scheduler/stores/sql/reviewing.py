@@ -111,15 +111,12 @@ def _instances(
     where: str, *, index: str = "task_instances_pkey", lock: bool = True
 ) -> Statement:
     """Reads instances in their turn, and locks those that nobody else has locked."""
-    return Statement(
-        f"""
+    return Statement(f"""
 SELECT {", ".join(f"t.{each}" for each in _READ)}, now() AS now
   FROM task_instances@{index} AS t
  WHERE {where}
  ORDER BY t.due_at, t.execute_at, t.id{" FOR UPDATE OF t SKIP LOCKED" if lock else ""}
-""",
-        (*_READ, "now"),
-    )
+""")
 
 
 _SEEN = _instances(f"t.id IN {_IDS}", lock=False)
@@ -135,43 +132,31 @@ _WAITING_IN_SLOTS = _instances(
     index="task_instances_open_idx",
 )
 _NAMES = "(SELECT n.name FROM batch AS n (name text))"
-_SLOTS = Statement(
-    f"""
+_SLOTS = Statement(f"""
 SELECT name, instance_id FROM task_slots@task_slots_pkey
  WHERE name IN {_NAMES} FOR UPDATE SKIP LOCKED
-""",
-    ("name", "instance_id"),
-)
-_HOLD = Statement(
-    """
+""")
+_HOLD = Statement("""
 INSERT INTO task_slots (name, instance_id)
 SELECT n.name, CAST(:holder AS uuid) FROM batch AS n (name text) WHERE true
 ON CONFLICT DO NOTHING
 RETURNING name
-""",
-    ("name",),
-)
-_LET_GO_OF = Statement(
-    f"""
+""")
+_LET_GO_OF = Statement(f"""
 DELETE FROM task_slots@task_slots_pkey AS s
  WHERE s.name IN {_NAMES} AND s.instance_id = CAST(:holder AS uuid)
 RETURNING name
-""",
-    ("name",),
-)
+""")
 
 
 def _change(values: str, batch: str = "x (id uuid)") -> Statement:
-    return Statement(
-        f"""
+    return Statement(f"""
 UPDATE task_instances@task_instances_pkey AS t
    SET {values}
   FROM batch AS {batch}
  WHERE t.id = x.id
 RETURNING t.id
-""",
-        ("id",),
-    )
+""")
 
 
 # An earlier time would lie below the bound of every scan.
@@ -332,36 +317,27 @@ def _class_of(row: Any) -> _Class:
     return row.definition_key, row.backfilled is not None
 
 
-_FAILED = Statement(
-    f"""
+_FAILED = Statement(f"""
 SELECT t.id, t.definition_key, t.backfilled,
        t.fire_time IS NOT NULL AND t.backfilled IS NULL AS fired
   FROM task_instances@task_instances_pkey AS t
  WHERE t.id IN {_IDS} AND t.outcome = 'failed'
  ORDER BY t.execute_at DESC, t.id DESC FOR UPDATE OF t
-""",
-    ("id", "definition_key", "backfilled", "fired"),
-)
-_DEFINITIONS = Statement(
-    f"""
-SELECT d.key, d.id, d.waits, d.slot FROM task_definitions@task_definitions_pkey AS d
+""")
+_DEFINITIONS = Statement(f"""
+SELECT d.key AS d_key, d.id AS d_id, d.waits AS d_waits, d.slot AS d_slot
+  FROM task_definitions@task_definitions_pkey AS d
  WHERE d.key IN {_IDS} AND d.deleted_at IS NULL
  ORDER BY d.key FOR UPDATE OF d
-""",
-    ("d_key", "d_id", "d_waits", "d_slot"),
-)
-_AWAITED = Statement(
-    f"""
+""")
+_AWAITED = Statement(f"""
 SELECT t.definition_key FROM task_instances@task_instances_open_idx AS t
  WHERE t.definition_key IN {_IDS} AND t.completed_at IS NULL AND t.outcome IS NULL
    AND t.fire_time IS NOT NULL AND t.backfilled IS NULL
-""",
-    ("definition_key",),
-)
+""")
 # As new ones that are due. Somebody wants them to run: they wait for their turn,
 # whatever runs. Of a definition that waits for the end, none fires before.
-_REOPEN = Statement(
-    f"""
+_REOPEN = Statement(f"""
 WITH awaits AS (
   UPDATE task_definitions@task_definitions_pkey AS d
      SET next_fire_time = NULL, completed_at = NULL
@@ -383,9 +359,7 @@ made AS (
    WHERE t.id = x.id AND d.key = t.definition_key
   RETURNING t.id, t.claimable_at)
 SELECT id, notified(made, claimable_at, i) AS hinted FROM made
-""",
-    ("id", "hinted"),
-)
+""")
 
 
 class SQLReviewing(SQLPart):

@@ -26,7 +26,18 @@ from go_scheduler.clock import SystemClock
 from go_scheduler.errors import StoreError
 from go_scheduler.stores.sql.database import Lane, Result, Sweep
 from go_scheduler.stores.sql.rows import to_microseconds, to_sqlite_time
-from go_scheduler.stores.sql.statement import HIGHEST, Statements, Written, with_batches
+from go_scheduler.stores.sql.statement import (
+    ANSWER,
+    HIGHEST,
+    RETURNING,
+    Statements,
+    Written,
+    items_of,
+    list_of,
+    name_of,
+    parts_of,
+    with_batches,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -359,10 +370,8 @@ _WORDS = [
         ),
     )
 ]
-_PART = re.compile(r"\s*(\w+) AS (?:MATERIALIZED )?\(")
 _TABLES = re.compile(r"\b(?:FROM|JOIN)\s+(\w+)\b(?:\s+AS\s+(\w+))?")
 _TARGET = re.compile(r"\s*(?:UPDATE|DELETE FROM)\s+\w+\s+AS\s+(\w+)")
-_RETURNING = re.compile(r"\bRETURNING\s+(.*)\Z", re.DOTALL)
 _ITEM = re.compile(r"(?:(\w+)\.)?(\w+)(?:\s+AS\s+(\w+))?")
 _FROM = re.compile(r"\s*FROM\s+(\w+)\b(.*)", re.DOTALL)
 _COMPUTED = re.compile(r"(:now|NULL|ids_unless_all\((\w+)\.id, :(\w+)\))\s+AS\s+\w+")
@@ -449,9 +458,6 @@ class _Part(NamedTuple):
         return {table for table, _ in _TABLES.findall(self.body)}
 
 
-_ANSWER = ""
-
-
 class _Steps:
     """Takes a statement apart."""
 
@@ -459,7 +465,7 @@ class _Steps:
         text = with_batches(statement.sql, lambda name, _: name)
         for pattern, word in _WORDS:
             text = pattern.sub(word, text)
-        self._parts = _parts_of(text)
+        self._parts = [_Part(*each) for each in parts_of(text)]
         self._columns: dict[str, Sequence[str]] = {
             name: [column for column, _ in columns]
             for name, columns in statement.batches.items()
@@ -499,14 +505,14 @@ class _Steps:
     def _step(self, part: _Part, needed: set[str]) -> Step:
         if part.changes:
             return self._change(part, needed)
-        listed = _list_of(part.body)
+        listed = list_of(part.body)
         source = _FROM.fullmatch(part.body, part.body.index(listed) + len(listed))
-        if part.name == _ANSWER and source is not None and source[1] in self._columns:
+        if part.name == ANSWER and source is not None and source[1] in self._columns:
             return self._pick(part, listed, *source.groups())
-        items = _items(listed)
-        names = [_name_of(each) for each in items]
+        items = items_of(listed)
+        names = [name_of(each) for each in items]
         computed = [_computed_by(each) for each in items]
-        if part.name == _ANSWER and None not in computed:
+        if part.name == ANSWER and None not in computed:
             values = [each for each in computed if each]
             places = tuple(range(len(values)))
             return Step(part.name, names, computed=values, places=places)
@@ -514,11 +520,11 @@ class _Steps:
 
     def _change(self, part: _Part, needed: set[str]) -> Step:
         """A statement that changes rows, and returns what is needed of it."""
-        found = _RETURNING.search(part.body)
-        if found is None or not (part.name == _ANSWER or part.name in needed):
+        found = RETURNING.search(part.body)
+        if found is None or not (part.name == ANSWER or part.name in needed):
             return self._made(part, part.body[: found and found.start()])
-        first, *others = [_parsed(each) for each in _items(found[1])]
-        if part.name != _ANSWER:
+        first, *others = [_parsed(each) for each in items_of(found[1])]
+        if part.name != ANSWER:
             others = [each for each in others if each[2] in needed]
         items = [first, *others]
         named = _TARGET.match(part.body)
@@ -543,18 +549,18 @@ class _Steps:
         places: dict[str, int] = {}
         read: list[str] = []
         computed: list[Computed] = []
-        for item in _items(listed):
-            if re.fullmatch(rf"(?:{table}\.)?\w+", item):
-                places[item] = of.index(_name_of(item))
-            elif value := _computed_by(item):
+        for item in items_of(listed):
+            if value := _computed_by(item):
                 computed.append(value)
+            elif (own := _ITEM.fullmatch(item)) and own[1] in (None, table):
+                places[item] = of.index(own[2])
             else:
                 read.append(item)
         numbered = bool(read or rest.strip())
         # The number of a row comes back before what is read beside it.
         number = count(len(of) + numbered)
         places |= {item: next(number) for item in read}
-        names = [_name_of(each) for each in _items(listed)]
+        names = [name_of(each) for each in items_of(listed)]
         step = Step(
             part.name,
             names,
@@ -562,7 +568,7 @@ class _Steps:
             computed=computed,
             places=tuple(
                 places[each] if each in places else next(number)
-                for each in _items(listed)
+                for each in items_of(listed)
             ),
         )
         if not numbered:
@@ -618,54 +624,6 @@ def _parsed(item: str) -> tuple[str, str, str]:
     found = _ITEM.fullmatch(item)
     assert found is not None, f"SQLite returns columns only: {item}"
     return found[1] or "", found[2], found[3] or found[2]
-
-
-def _parts_of(sql: str) -> list[_Part]:
-    """The parts of a WITH, and the statement behind it."""
-    parts: list[_Part] = []
-    start = re.match(r"\s*WITH\b", sql)
-    while start is not None:
-        head = _PART.match(sql, start.end())
-        assert head is not None, sql
-        end = _end_of(sql, head.end())
-        parts.append(_Part(head[1], sql[head.end() : end]))
-        sql = sql[end + 1 :]
-        start = re.match(r"\s*,", sql)
-    return [*parts, _Part(_ANSWER, sql)]
-
-
-def _end_of(sql: str, position: int) -> int:
-    """Where the parenthesis ends that was opened before a position."""
-    depth = 1
-    while depth:
-        depth += {"(": 1, ")": -1}.get(sql[position], 0)
-        position += 1
-    return position - 1
-
-
-def _items(listed: str) -> list[str]:
-    """The items of a list between commas, but for those within parentheses."""
-    found, depth, start = [], 0, 0
-    for position, sign in enumerate(listed):
-        depth += {"(": 1, ")": -1}.get(sign, 0)
-        if sign == "," and not depth:
-            found.append(listed[start:position].strip())
-            start = position + 1
-    return [*found, listed[start:].strip()]
-
-
-def _list_of(select: str) -> str:
-    """What a SELECT selects."""
-    depth, start = 0, select.index("SELECT") + len("SELECT ")
-    for position in range(start, len(select)):
-        depth += {"(": 1, ")": -1}.get(select[position], 0)
-        if not depth and re.match(r"\sFROM\b", select[position:]):
-            return select[start:position]
-    return select[start:]
-
-
-def _name_of(item: str) -> str:
-    return re.split(r"\s|\.", item)[-1]
 
 
 def _json(name: str, columns: Sequence[str]) -> str:
