@@ -349,6 +349,7 @@ ANSWER = ""
 """The name of the statement behind the parts of a WITH."""
 RETURNING = re.compile(r"\bRETURNING\s+(.*)\Z", re.DOTALL)
 _PART = re.compile(r"\s*(\w+) AS (?:MATERIALIZED )?\(")
+_DEPTHS = {"(": 1, ")": -1}
 _SELECT = re.compile(r"\bSELECT (?:DISTINCT )?")
 
 
@@ -369,10 +370,11 @@ def parts_of(sql: str) -> Sequence[tuple[str, str]]:
 def _end_of(sql: str, position: int) -> int:
     """Where the parenthesis ends that was opened before a position."""
     depth = 1
+    signs = re.compile(r"[()]").finditer(sql, position)
     while depth:
-        depth += {"(": 1, ")": -1}.get(sql[position], 0)
-        position += 1
-    return position - 1
+        sign = next(signs)
+        depth += _DEPTHS[sign[0]]
+    return sign.start()
 
 
 def list_of(sql: str) -> str:
@@ -382,21 +384,21 @@ def list_of(sql: str) -> str:
     select = _SELECT.search(sql)
     assert select is not None, sql
     depth, start = 0, select.end()
-    for position in range(start, len(sql)):
-        depth += {"(": 1, ")": -1}.get(sql[position], 0)
-        if not depth and re.match(r"\sFROM\b", sql[position:]):
-            return sql[start:position]
+    for sign in re.finditer(r"[()]|\sFROM\b", sql[start:]):
+        depth += _DEPTHS.get(sign[0], 0)
+        if not depth and sign[0] not in _DEPTHS:
+            return sql[start : start + sign.start()]
     return sql[start:]
 
 
 def items_of(listed: str) -> list[str]:
     """The items of a list between commas, but for those within parentheses."""
     found, depth, start = [], 0, 0
-    for position, sign in enumerate(listed):
-        depth += {"(": 1, ")": -1}.get(sign, 0)
-        if sign == "," and not depth:
-            found.append(listed[start:position].strip())
-            start = position + 1
+    for sign in re.finditer(r"[(),]", listed):
+        depth += _DEPTHS.get(sign[0], 0)
+        if sign[0] == "," and not depth:
+            found.append(listed[start : sign.start()].strip())
+            start = sign.end()
     return [*found, listed[start:].strip()]
 
 
