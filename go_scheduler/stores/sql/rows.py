@@ -331,23 +331,6 @@ _FIELDS = {each.name: each for each in fields(TaskDefinition)}
 _DEFAULTS = tuple(_FIELDS[each].default for each in _READERS)
 
 
-DEFINITION_COLUMNS = (
-    "key",
-    "id",
-    "queue",
-    "priority",
-    "expire_after",
-    "next_fire_time",
-    "paused",
-    "note",
-    "paused_at",
-    "completed_at",
-    "revision",
-    "named",
-    "owner",
-)
-"""The columns of a definition that are read back, as ``DefinitionRow`` has them."""
-
 EARLIEST = datetime.min.replace(tzinfo=UTC)
 LATEST = datetime.max.replace(tzinfo=UTC)
 """Stands for a time that cannot be read: most of them are later than any that can."""
@@ -382,6 +365,9 @@ class DefinitionRow(NamedTuple):
     revision: Any
     named: Any
     owner: Any
+
+
+DEFINITION_COLUMNS = DefinitionRow._fields
 
 
 class Contents(NamedTuple):

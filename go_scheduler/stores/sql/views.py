@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -71,17 +71,7 @@ _EARLIEST = datetime.min.replace(tzinfo=UTC)
 _FEWEST = 20
 
 
-_RUN_COLUMNS = (
-    "instance_id",
-    "attempt",
-    "node",
-    "started_at",
-    "ended_at",
-    "outcome",
-    "error",
-    "worker",
-    "lost_in",
-)
+_RUN_COLUMNS = [each.name for each in fields(TaskRun)]
 _STAGES = {None: None} | {stage.value: stage for stage in Stage}
 _ENDS = {end.value: end for end in RunEnd}
 
