@@ -17,14 +17,17 @@ from uuid import UUID
 from sqlalchemy import delete, literal, select, true, tuple_, update
 
 from go_scheduler.errors import GoSchedulerError
+from go_scheduler.policies import Overlap
+from go_scheduler.stores import rules
 from go_scheduler.stores.messages import Tombstone
-from go_scheduler.stores.rules import next_revision, resumed
 from go_scheduler.stores.sql.database import IS_REPEATED, Overtaken
 from go_scheduler.stores.sql.rows import (
+    EARLIEST,
     LATEST,
     read_contents,
     read_definition,
     read_time,
+    write_definition,
     write_policies,
 )
 from go_scheduler.stores.sql.runs import COMING, NOT_ELSEWHERE, kept_if
@@ -236,9 +239,9 @@ RETURNING s.name
 """)
 
 
-LOCK_OPEN = _locked()
+_LOCK_OPEN = _locked()
 _LOCK_UNUSED = _locked(f"\n   AND {_UNUSED}\n   AND {COMING}")
-REMOVE_UNUSED = _removed("")
+_REMOVE_UNUSED = _removed("")
 # The latest fire time to come of what has begun or ended: what ended is not open, but
 # says as well that it was its turn.
 _LAST_BEGUN = f"""
@@ -247,13 +250,13 @@ _LAST_BEGUN = f"""
             AND {COMING.replace("t.", "b.")}
             AND NOT (b.completed_at IS NULL AND {_UNUSED.replace("t.", "b.")})"""
 _TAKE_BACK = _removed(f"\n   AND t.fire_time > coalesce(({_LAST_BEGUN}), now())")
-NOTE_BEGUN = Statement(f"""
+_NOTE_BEGUN = Statement(f"""
 UPDATE task_definitions@task_definitions_pkey AS d
    SET fired_until = coalesce(({_LAST_BEGUN}), d.fired_until)
  WHERE d.key IN (SELECT k.key FROM batch AS k (key uuid))
 RETURNING d.key AS d_key
 """)
-SKIP_UNUSED = _changed(
+_SKIP_UNUSED = _changed(
     f"""outcome = 'skipped', completed_at = now(), skipped_first = t.fire_time,
        skipped_last = t.fire_time, skipped_count = 1,
        skipped_reason = CAST(:reason AS text), fire_time = NULL, claimed_by = NULL,
@@ -281,7 +284,7 @@ _THAW = _changed(
                       THEN greatest(t.due_at, now()) ELSE t.claimable_at END"""
 )
 # An earlier time would lie below the bound of who scans the other place.
-FOLLOW = _changed(
+_FOLLOW = _changed(
     """queue = CAST(:queue AS text), priority = CAST(:priority AS bigint),
        expire_after = CAST(:expire_after AS bigint),
        waits = CAST(:waits AS boolean)
@@ -289,15 +292,15 @@ FOLLOW = _changed(
        claimable_at = CASE WHEN CAST(:moves AS boolean) AND t.claimable_at < now()
                       THEN now() ELSE t.claimable_at END"""
 )
-FREE_UNSTARTED = _changed(
+_FREE_UNSTARTED = _changed(
     f"""claimed_by = NULL, {NOT_ELSEWHERE},
        given_back = NULL, expires_at = NULL, claimable_at = {_ANEW}""",
     " AND t.claimed_by IS NOT NULL AND t.started_at IS NULL",
 )
-LET_GO = _let_go("t.started_at IS NULL")
+_LET_GO = _let_go("t.started_at IS NULL")
 _LET_GO_UNUSED = _let_go(_UNUSED)
 # But for those that run in a slot. What was parked goes on.
-EXCLUDE = _changed(
+_EXCLUDE = _changed(
     f"""slot = x.slot, overlap = x.overlap, parked = false,
        claimable_at = CASE WHEN t.parked THEN {_ANEW} ELSE t.claimable_at END""",
     """
@@ -331,6 +334,11 @@ UPDATE task_definitions@task_definitions_pkey AS d
  WHERE d.key = CAST(:key AS uuid)
 RETURNING d.next_fire_time, d.completed_at
 """)
+
+
+# Columns that follow the definition, for claims and starts without a join.
+_FOLLOWING = ("queue", "priority", "expire_after", "waits")
+_EXCLUDING = ("slot", "overlap", "waits")
 
 
 class SQLEdits(SQLPart):
@@ -424,11 +432,11 @@ class SQLEdits(SQLPart):
             self._change(connection, row, {"note": note})
             return replace(old, note=note)
         now = self._dialect.now(connection)
-        revision = next_revision(old)
+        revision = rules.next_revision(old)
         values = {"paused": True, "note": note, "paused_at": now, "revision": revision}
         written = self._change(connection, row, values)
         execute, theirs = self._execute(connection), {"k": [(row.key,)]}
-        execute(LOCK_OPEN, {}, theirs)
+        execute(_LOCK_OPEN, {}, theirs)
         execute(_FREEZE, {}, theirs)
         written = self._take_back(connection, row, written)
         if row.slot is not None:
@@ -467,6 +475,37 @@ class SQLEdits(SQLPart):
         [anew] = execute(_FIRE_ANEW, {"key": row.key, "at": at})
         return anew
 
+    def _discard(self, connection: Connection, row: Row[Any]) -> None:
+        """Remove what is to come by the former trigger, and skip what has passed."""
+        execute, theirs = self._execute(connection), {"k": [(row.key,)]}
+        execute(_REMOVE_UNUSED, {"latest": LATEST}, theirs)
+        execute(_SKIP_UNUSED, {"earliest": EARLIEST, "reason": rules.EDITED}, theirs)
+        # It may be gone when the other trigger fires.
+        execute(_NOTE_BEGUN, {"latest": LATEST}, theirs)
+        free_slots(execute, [row.slot])
+
+    def _follow(
+        self, connection: Connection, row: Row[Any], new: TaskDefinition
+    ) -> None:
+        """Give open instances the columns that have changed."""
+        columns = write_definition(new)
+        changed = {name for name in columns if columns[name] != getattr(row, name)}
+        follows = changed.intersection(_FOLLOWING)
+        excludes = changed.intersection(_EXCLUDING)
+        execute, theirs = self._execute(connection), {"k": [(row.key,)]}
+        # Instances that nothing changes for are not locked: they go on meanwhile.
+        if follows or excludes:
+            execute(_LOCK_OPEN, {}, theirs)
+        if follows:
+            moves = bool(follows & {"queue", "priority"})
+            terms = {name: columns[name] for name in _FOLLOWING}
+            execute(_FOLLOW, {**terms, "moves": moves}, theirs)
+        if "queue" in follows:
+            execute(_FREE_UNSTARTED, {}, theirs)
+        if excludes:
+            execute(_LET_GO, {}, theirs)
+            execute(_EXCLUDE, {}, {**theirs, "x": _kinds(new)})
+
     def resume_definitions(self, ids: Collection[UUID]) -> Sequence[TaskDefinition]:
         """End a pause."""
         return self._database.transact(lambda each: self._resume(each, ids))
@@ -483,7 +522,7 @@ class SQLEdits(SQLPart):
         if not row.paused:
             return old
         now = self._dialect.now(connection)
-        new = resumed(old, now)
+        new = rules.resumed(old, now)
         self._change(
             connection,
             row,
@@ -529,7 +568,7 @@ class SQLEdits(SQLPart):
         ran: dict[UUID, set[UUID]] = {id: set() for id in deleted.values()}
         if deleted:
             theirs = {"k": batch_of(deleted)}
-            execute(LOCK_OPEN, {}, theirs)
+            execute(_LOCK_OPEN, {}, theirs)
             for row in execute(_CANCEL_RUNNING, {}, theirs):
                 if isinstance(row.id, UUID):
                     ran[deleted[row.definition_key]].add(row.id)
@@ -546,6 +585,22 @@ class SQLEdits(SQLPart):
         # not read it.
         self._tombstones.forget(connection, ids)
         return ran
+
+
+def _kinds(of: TaskDefinition) -> Batch:
+    """What each kind of instances of a definition has: its slot, and its overlap."""
+    return [
+        ("fired", rules.slot_of(of, fired=True), rules.overlap_of(of, fired=True)),
+        ("by hand", rules.slot_of(of, fired=False), rules.overlap_of(of, fired=False)),
+        *(
+            (
+                each.value,
+                rules.slot_of(of, fired=False, backfilled=each),
+                rules.overlap_of_backfilled(each),
+            )
+            for each in Overlap
+        ),
+    ]
 
 
 LIVE = (

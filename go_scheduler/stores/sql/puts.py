@@ -19,26 +19,14 @@ from sqlalchemy import func, insert, or_, select, update
 
 from go_scheduler.models import Outcome
 from go_scheduler.models.values import changed, new_ids
-from go_scheduler.policies import Overlap
 from go_scheduler.stores import rules
 from go_scheduler.stores.messages import Put
 from go_scheduler.stores.sql.database import LATE_AFTER, Lane, Overtaken
 from go_scheduler.stores.sql.edits import (
-    EXCLUDE,
-    FOLLOW,
-    FREE_UNSTARTED,
-    LET_GO,
-    LOCK_OPEN,
-    NOTE_BEGUN,
-    REMOVE_UNUSED,
-    SKIP_UNUSED,
     SQLEdits,
     definition_of,
-    free_slots,
 )
 from go_scheduler.stores.sql.rows import (
-    EARLIEST,
-    LATEST,
     write_contents,
     write_definition,
 )
@@ -71,9 +59,7 @@ LARGE_BATCH = 500
 
 # All nodes of an application declare the same, commonly at once.
 _WAITS_TO_DECLARE = 4
-# Columns that follow the definition, for claims and starts without a join.
-_FOLLOWING = ("queue", "priority", "expire_after", "waits")
-_EXCLUDING = ("slot", "overlap", "waits")
+
 
 # Each of the conditions is a look-up, by OFFSET 0 as for fires: for ON CONFLICT,
 # CockroachDB would read the whole index where statistics say that it is short.
@@ -549,15 +535,6 @@ class SQLPuts(SQLEdits):
             completed_at=written.completed_at,
         )
 
-    def _discard(self, connection: Connection, row: Row[Any]) -> None:
-        """Remove what is to come by the former trigger, and skip what has passed."""
-        execute, theirs = self._execute(connection), {"k": [(row.key,)]}
-        execute(REMOVE_UNUSED, {"latest": LATEST}, theirs)
-        execute(SKIP_UNUSED, {"earliest": EARLIEST, "reason": rules.EDITED}, theirs)
-        # It may be gone when the other trigger fires.
-        execute(NOTE_BEGUN, {"latest": LATEST}, theirs)
-        free_slots(execute, [row.slot])
-
     def _record(
         self, connection: Connection, row: Row[Any], skipped: Skipped, now: datetime
     ) -> None:
@@ -580,28 +557,6 @@ class SQLPuts(SQLEdits):
             skipped_reason=skipped.reason,
         )
         connection.execute(record)
-
-    def _follow(
-        self, connection: Connection, row: Row[Any], new: TaskDefinition
-    ) -> None:
-        """Give open instances the columns that have changed."""
-        columns = write_definition(new)
-        changed = {name for name in columns if columns[name] != getattr(row, name)}
-        follows = changed.intersection(_FOLLOWING)
-        excludes = changed.intersection(_EXCLUDING)
-        execute, theirs = self._execute(connection), {"k": [(row.key,)]}
-        # Instances that nothing changes for are not locked: they go on meanwhile.
-        if follows or excludes:
-            execute(LOCK_OPEN, {}, theirs)
-        if follows:
-            moves = bool(follows & {"queue", "priority"})
-            terms = {name: columns[name] for name in _FOLLOWING}
-            execute(FOLLOW, {**terms, "moves": moves}, theirs)
-        if "queue" in follows:
-            execute(FREE_UNSTARTED, {}, theirs)
-        if excludes:
-            execute(LET_GO, {}, theirs)
-            execute(EXCLUDE, {}, {**theirs, "x": _kinds(new)})
 
     def _keep(
         self,
@@ -708,22 +663,6 @@ class SQLPuts(SQLEdits):
     ) -> Sequence[TaskDefinition]:
         going = [each for each, paused in gone.items() if not paused]
         return self._pause(connection, going, rules.removal_note(owner))
-
-
-def _kinds(of: TaskDefinition) -> Batch:
-    """What each kind of instances of a definition has: its slot, and its overlap."""
-    return [
-        ("fired", rules.slot_of(of, fired=True), rules.overlap_of(of, fired=True)),
-        ("by hand", rules.slot_of(of, fired=False), rules.overlap_of(of, fired=False)),
-        *(
-            (
-                each.value,
-                rules.slot_of(of, fired=False, backfilled=each),
-                rules.overlap_of_backfilled(each),
-            )
-            for each in Overlap
-        ),
-    ]
 
 
 class _How(NamedTuple):
