@@ -26,7 +26,7 @@ from go_scheduler.policies import CatchUp
 from go_scheduler.scheduler import Scheduler
 from go_scheduler.stores.cockroachdb import CockroachDBStore
 from go_scheduler.stores.messages import Renewal
-from go_scheduler.stores.sql import joined
+from go_scheduler.stores.sql import store as sql_store
 from go_scheduler.stores.sql.database import Lane
 from go_scheduler.stores.sql.store import SQLStore
 from go_scheduler.testing.builders import (
@@ -228,7 +228,7 @@ def test_a_session_tells_of_its_commit_and_a_connection_does_not(
     assert client.looks == 1
     assert len(client.list_definitions()) == 2
     gc.collect()
-    assert not joined._waiting
+    assert not sql_store._waiting
 
 
 @pytest.mark.parametrize("engine", LOCKING)
@@ -255,7 +255,7 @@ def test_they_look_once_what_is_around_a_savepoint_has_committed(
     assert client.looks == 2
     assert len(client.list_definitions()) == 2
     gc.collect()
-    assert not joined._waiting
+    assert not sql_store._waiting
 
 
 # Work on demand.

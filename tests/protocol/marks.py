@@ -222,7 +222,7 @@ MARKS: Mapping[tuple[str, str], Mark] = {
     ("exclusion", "open"): Mark(
         "test_an_instance_has_its_slot_until_it_has_ended",
         {
-            "stores/sql/locks.py": ("i.id = s.instance_id AND i.completed_at IS NULL"),
+            EDITS: ("i.id = s.instance_id AND i.completed_at IS NULL"),
             f"{LUA}parts/base.lua": "call('HEXISTS', P .. 'slots', slot)",
             TABLES: "for name in self.parked if name not in self.holders",
         },

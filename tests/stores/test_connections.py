@@ -9,8 +9,7 @@ import psycopg
 import pytest
 
 from go_scheduler.stores.postgresql.store import PostgreSQLStore
-from go_scheduler.stores.sql.database import Lane
-from go_scheduler.stores.sql.spare import OLDEST
+from go_scheduler.stores.sql.database import OLDEST, Lane
 from go_scheduler.testing.builders import clean_up
 from tests.faults import kill_connections
 

@@ -27,8 +27,14 @@ from go_scheduler.models import TaskDefinition
 from go_scheduler.policies import RetryPolicy
 from go_scheduler.stores import open_store
 from go_scheduler.stores.filters import Filter
-from go_scheduler.stores.migrations import version
-from go_scheduler.stores.migrations.history import History, history
+from go_scheduler.stores.migrations.history import (
+    CREATE_TABLE,
+    History,
+    history,
+    read_revisions,
+    write_revision,
+    write_revision_sql,
+)
 from go_scheduler.stores.migrations.lock import MigrationLock, create_lock_table_sql
 from go_scheduler.stores.migrations.operating import operations, sql_of
 from go_scheduler.stores.sql import schema
@@ -142,7 +148,7 @@ def query(store: SQLStore, statement: str) -> Sequence[tuple[object, ...]]:
 
 def revisions(store: SQLStore) -> Sequence[str]:
     """What the version table says."""
-    return store._database.run(Lane.BY_HAND, version.read_revisions)
+    return store._database.run(Lane.BY_HAND, read_revisions)
 
 
 def run_sql(url: str, script: str) -> None:
@@ -173,7 +179,7 @@ def migrate_to_the_middle(store: SQLStore) -> None:
                 break
 
     change(store, climb)
-    execute(store, version.CREATE, version.write_revision_sql(MIDDLE, previous=None))
+    execute(store, CREATE_TABLE, write_revision_sql(MIDDLE, previous=None))
 
 
 _TABLES = "({})".format(", ".join(f"'{name}'" for name in metadata.tables))
@@ -585,9 +591,9 @@ def test_who_lost_the_lock_in_the_middle_changes_nothing_any_more(
 def test_a_step_that_ends_after_the_lock_was_lost_is_not_noted(
     store: SQLStore, other: SQLStore, previous: str | None, revision: str
 ) -> None:
-    execute(store, create_lock_table_sql(store._dialect.name), version.CREATE)
+    execute(store, create_lock_table_sql(store._dialect.name), CREATE_TABLE)
     if previous is not None:
-        execute(store, version.write_revision_sql(previous, previous=None))
+        execute(store, write_revision_sql(previous, previous=None))
     late = MigrationLock(store._database, store._dialect.name, length=timedelta(0))
     assert late.acquire()
     before = revisions(store)
@@ -596,9 +602,7 @@ def test_a_step_that_ends_after_the_lock_was_lost_is_not_noted(
     ).acquire()
     written = store._database.run(
         Lane.BY_HAND,
-        lambda each: version.write_revision(
-            each, revision, previous=previous, lock=late
-        ),
+        lambda each: write_revision(each, revision, previous=previous, lock=late),
     )
     assert not written
     assert revisions(store) == before

@@ -30,7 +30,7 @@ from go_scheduler.stores.filters import (
 )
 from go_scheduler.stores.messages import Addition, Claim, Firing, Release
 from go_scheduler.stores.rules import Declaration
-from go_scheduler.stores.sql import counts
+from go_scheduler.stores.sql import views
 from go_scheduler.stores.sql.reader import ContentsCache
 from go_scheduler.testing import settle
 from go_scheduler.testing.builders import (
@@ -237,7 +237,7 @@ def test_every_statement_walks_its_index_and_no_further(loaded: Loaded) -> None:
 def test_what_pages_show_is_read_from_the_ends_of_indexes(
     loaded: Loaded, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(counts, "LOOKED_AT", BATCH)
+    monkeypatch.setattr(views, "LOOKED_AT", BATCH)
     with closing(ExplainingPostgreSQLStore(loaded.url)) as store:
         store.initialize()
         now = store.now()
@@ -265,7 +265,7 @@ def test_what_pages_show_is_read_from_the_ends_of_indexes(
                 show_to_restricted(store, of)
             named = DefinitionFilter(name_prefix="job", queues=rare)
             store.select_definitions(named, limit=BATCH)
-        monkeypatch.setattr(counts, "LOOKED_AT", 2_000)
+        monkeypatch.setattr(views, "LOOKED_AT", 2_000)
         for some in RESTRICTIONS:
             store.count([Filter(**some)], most=10_000)
     assert {each.table for each in store.scans} >= {"task_instances"}

@@ -30,7 +30,7 @@ from go_scheduler.stores.postgresql import driver
 from go_scheduler.stores.postgresql.dialect import PostgreSQLDialect
 from go_scheduler.stores.postgresql.store import PostgreSQLStore
 from go_scheduler.stores.sql import database as sql_database
-from go_scheduler.stores.sql import inserts
+from go_scheduler.stores.sql import inserts, puts
 from go_scheduler.stores.sql.database import Fault, Overtaken
 from go_scheduler.stores.sql.reader import ContentsCache
 from go_scheduler.stores.sql.rows import UNREADABLE, read_definition, silences_of
@@ -123,7 +123,7 @@ def test_triggers_are_asked_for_their_state_in_the_context_of_the_caller(
             seen.append(tenant.get())
             return super().to_dict()
 
-    monkeypatch.setattr(inserts, "_LARGEST", 1)
+    monkeypatch.setattr(puts, "_LARGEST", 1)
     given = [definition(trigger=Seeing(START), key=key) for key in range(3)]
     token = tenant.set("somebody")
     store.put_definitions(given)
@@ -137,7 +137,7 @@ def test_what_was_written_down_ahead_is_left_if_a_batch_fails(
     def fail(*_: object) -> None:
         raise StoreError("away")
 
-    monkeypatch.setattr(inserts, "_LARGEST", 4)
+    monkeypatch.setattr(puts, "_LARGEST", 4)
     monkeypatch.setattr(store._statements, "execute", fail)
     before = set(threading.enumerate())
     with pytest.raises(StoreError, match="away"):

@@ -11,7 +11,7 @@ from go_scheduler.client import Client
 from go_scheduler.clock import ZERO
 from go_scheduler.models import TaskDefinition
 from go_scheduler.scheduler import Scheduler
-from go_scheduler.stores.sql import inserts
+from go_scheduler.stores.sql import puts
 from go_scheduler.stores.sql.database import Lane
 from go_scheduler.stores.sql.reader import ContentsCache
 from go_scheduler.testing.builders import (
@@ -148,7 +148,7 @@ def test_one_that_is_there_is_tried_as_a_new_one_once(store: SQLStore) -> None:
 def test_many_more_are_inserted_by_statements_of_a_bounded_size(
     store: SQLStore, monkeypatch: pytest.MonkeyPatch, *, at_the_end: bool
 ) -> None:
-    monkeypatch.setattr(inserts, "_LARGEST", 4)
+    monkeypatch.setattr(puts, "_LARGEST", 4)
     # So it is once the main thread has ended, though others go on.
     monkeypatch.setattr("concurrent.futures.thread._shutdown", at_the_end)
     given = [definition(key=key) for key in range(10)]

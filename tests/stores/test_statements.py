@@ -16,7 +16,7 @@ from go_scheduler.stores.cockroachdb import CockroachDBDialect
 from go_scheduler.stores.sql.__main__ import ENGINES, texts
 from go_scheduler.stores.sql.statement import Statement
 from go_scheduler.stores.sql.tables import definitions
-from go_scheduler.stores.sqlite.steps import steps_of
+from go_scheduler.stores.sqlite.executing import steps_of
 from go_scheduler.stores.sqlite.store import SQLiteStore
 from tests import servers
 
@@ -72,14 +72,11 @@ def test_postgresql_can_prepare_every_one(postgresql_url: str) -> None:
 
 
 def test_a_part_that_one_statement_reads_stands_within_it() -> None:
-    read_once = Statement(
-        """
+    read_once = Statement("""
 WITH old AS (SELECT id FROM a),
 gone AS (DELETE FROM b AS b USING old AS o WHERE b.id = o.id RETURNING b.id)
 SELECT id FROM gone
-""",
-        ("id",),
-    )
+""")
     deleted, answer = steps_of(read_once)
     assert deleted.sql is not None
     assert deleted.sql.startswith("WITH old AS MATERIALIZED (SELECT id FROM a)")
@@ -87,16 +84,13 @@ SELECT id FROM gone
 
 
 def test_a_part_that_several_read_is_read_before_they_change_it() -> None:
-    read_twice = Statement(
-        """
+    read_twice = Statement("""
 WITH old AS (SELECT id, at FROM a),
 gone AS (DELETE FROM a AS a USING old AS o WHERE a.id = o.id RETURNING a.id),
 kept AS (INSERT INTO b (id, at) SELECT o.id, o.at FROM old AS o JOIN gone AS g
          ON g.id = o.id WHERE true RETURNING id)
 SELECT id FROM gone
-""",
-        ("id",),
-    )
+""")
     old, gone, kept, answer = steps_of(read_twice)
     assert old.columns == ["id", "at"]
     assert gone.passed == {"old": (0,)}
@@ -105,17 +99,14 @@ SELECT id FROM gone
 
 
 def test_rows_that_a_condition_leaves_out_are_not_passed() -> None:
-    filtered = Statement(
-        """
+    filtered = Statement("""
 WITH ended AS (
   UPDATE a AS a SET at = now() FROM batch AS x (id uuid, slot text)
    WHERE a.id = x.id RETURNING a.id, x.slot),
 freed AS (DELETE FROM s AS s USING ended AS e
            WHERE e.slot IS NOT NULL AND s.name = e.slot RETURNING s.name)
 SELECT id FROM ended
-""",
-        ("id",),
-    )
+""")
     _, freed, _ = steps_of(filtered)
     assert freed.filters["ended"] == (1, True)
     assert freed.columns == ()

@@ -1,8 +1,9 @@
-"""PostgreSQL's own words: expressions, and notices to other processes."""
+"""PostgreSQL's own words: expressions, arrays, and notices to other processes."""
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import (
@@ -21,8 +22,7 @@ from sqlalchemy.dialects import postgresql
 
 from go_scheduler.clock import ZERO
 from go_scheduler.stores.hints import SOON, SOON_AFTER_ALL, News, is_any_soon
-from go_scheduler.stores.postgresql import literals
-from go_scheduler.stores.sql.rows import from_server_time
+from go_scheduler.stores.sql.rows import from_server_time, to_microseconds
 from go_scheduler.stores.sql.tables import Dialect, contents
 
 if TYPE_CHECKING:
@@ -187,4 +187,70 @@ class PostgreSQLDialect(Dialect):
 
 def array(several: Collection[UUID]) -> ColumnElement[Any]:
     """Ids as one parameter, which the driver need not write one by one."""
-    return cast(bindparam(None, literals.ids(several), type_=Text), ARRAY(Uuid))
+    return cast(bindparam(None, _ids(several), type_=Text), ARRAY(Uuid))
+
+
+def _ids(values: Iterable[UUID]) -> str:
+    """Ids, to be cast to ``uuid[]``."""
+    # Digits without hyphens, which a server reads as well, take half the time.
+    return _array_of([each.hex for each in values])
+
+
+def _numbers(values: Iterable[int | None]) -> str:
+    """Whole numbers, to be cast to ``bigint[]``."""
+    return _array_of(["NULL" if each is None else str(each) for each in values])
+
+
+def _truths(values: Iterable[bool]) -> str:
+    """Truth values, to be cast to ``boolean[]``."""
+    return _array_of(["t" if each else "f" for each in values])
+
+
+def _times(values: Iterable[datetime | None]) -> str:
+    """Times, to be cast to ``timestamptz[]``."""
+    return _array_of(["NULL" if each is None else _time(each) for each in values])
+
+
+def _texts(values: Iterable[str | None]) -> str:
+    """Texts, to be cast to ``text[]``."""
+    return _array_of(["NULL" if each is None else _quoted(each) for each in values])
+
+
+def _time(at: datetime) -> str:
+    # UTC, for a server reads no offset of other than whole minutes.
+    return _written(at if at.tzinfo is UTC else at.astimezone(UTC))
+
+
+# Many times of a batch are the same; in UTC equal ones are written alike.
+@lru_cache(maxsize=4096)
+def _written(at: datetime) -> str:
+    return at.isoformat()
+
+
+def _array_of(items: Sequence[str]) -> str:
+    return f"{{{','.join(items)}}}"
+
+
+def _quoted(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
+
+
+def _durations(values: Iterable[timedelta | None]) -> str:
+    """Durations in microseconds, to be cast to ``bigint[]``."""
+    return _numbers(None if each is None else to_microseconds(each) for each in values)
+
+
+ARRAYS: Mapping[str, Callable[[Iterable[Any]], str]] = {
+    "uuid": _ids,
+    "bigint": _numbers,
+    "duration": _durations,
+    "boolean": _truths,
+    "timestamptz": _times,
+    "text": _texts,
+}
+"""What writes the values of a column of a batch, by its kind.
+
+An array is written as a text, which every driver can send. psycopg would look for the
+type of each value, which takes longer than the server needs for the whole statement.
+"""

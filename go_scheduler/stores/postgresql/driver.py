@@ -16,7 +16,6 @@ from sqlalchemy import create_engine, event, exc
 from go_scheduler.checks import check_type
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.formatting import shown
-from go_scheduler.stores.postgresql.arrays import know_arrays
 from go_scheduler.stores.sql.database import FOR_USERS, Fault, Lane, read_server_url
 
 if TYPE_CHECKING:
@@ -325,7 +324,6 @@ def _set_up(
     connection.execute(f"SELECT {calls}".encode(), values)
     # Times are read by the columns' types: one that they cannot read affects no other.
     connection.adapters.register_loader("timestamptz", TextLoader)
-    know_arrays(connection)
 
 
 _MISSING = " on this server: create it, or mind the URL"

@@ -14,8 +14,7 @@ from sqlalchemy.exc import IntegrityError
 
 from go_scheduler.clock import SystemClock
 from go_scheduler.errors import StoreError
-from go_scheduler.stores.postgresql import arrays, literals
-from go_scheduler.stores.postgresql.dialect import Notices, notified
+from go_scheduler.stores.postgresql.dialect import ARRAYS, Notices, notified
 from go_scheduler.stores.postgresql.driver import PLANS_FOR_ANY, met_a_lock
 from go_scheduler.stores.sql.database import Overtaken, Result, Sweep
 from go_scheduler.stores.sql.statement import (
@@ -63,14 +62,8 @@ _NOTIFIED = re.compile(r"notified\((\w+), (\w+), (\w)\)")
 # A join could read the whole index, if no statistics say how large that is.
 _AMONG_KEYS = "IN (SELECT k.key FROM batch AS k (key uuid))"
 _OF_DEFINITION = "ON d.key = t.definition_key"
-# The driver takes longer for a binary array than for a text, whatever it holds.
-_MANY = 10
 # A wait takes as long as a loop waits for a lock. So many find one row among thousands.
 _MOST_WAITS = 15
-
-
-_KINDS = {"duration": "bigint", "word": "text"}
-"""The type of a column of a batch on a server, where it is not that of its kind."""
 
 
 class _Made(NamedTuple):
@@ -175,11 +168,32 @@ class ServerStatements(Statements):
         terms = {**(terms or {}), **_arrays(write.statement, beside or {})}
         # One order for all nodes, so that none waits for another in a circle.
         batch = sorted(batch, key=lambda row: row[0].int)
-        attempt = _Attempt(self, lane, write, terms, repeatable=repeatable)
+
+        def execute(rows: Batch, *, apart: bool = False) -> Sequence[Any]:
+            return self.run(
+                lane,
+                write.statement,
+                terms,
+                {"x": rows},
+                repeatable=repeatable,
+                apart=apart,
+            )
+
         with _leaving_what_is_locked():
-            return Written(attempt.execute(batch))
+            return Written(execute(batch))
         with _leaving_what_is_locked():
-            return attempt.write_free(batch)
+            given = {**terms, **_arrays(write.statement, {"x": batch})}
+            # This read comes first: on CockroachDB it also settles rows that SKIP
+            # LOCKED would skip.
+            rows = self.read(lane, write.current, given)
+            current: set[UUID] = {row.id for row in rows}
+            rows = self.run(lane, write.free, given)
+            free = current & {row.id for row in rows}
+            written = _in_parts(
+                partial(execute, apart=write.apart),
+                [row for row in batch if row[0] in free],
+            )
+            return Written(written.rows, (current - free) | written.busy)
         # A whole table is locked.
         return Written([], {row[0] for row in batch})
 
@@ -194,7 +208,7 @@ class ServerStatements(Statements):
     ) -> Sequence[Any]:
         """Execute a statement on a connection, and fetch what it returns."""
         batches = batches or {}
-        parameters = {**terms, **_arrays(statement, batches, text=self._dialect.joined)}
+        parameters = {**terms, **_arrays(statement, batches)}
         if self._clock is not None:
             parameters["now"] = self._clock.now()
         made = _made(
@@ -238,26 +252,14 @@ def _races_of(statement: Statement) -> Iterator[None]:
         raise
 
 
-def _arrays(
-    statement: Statement, batches: Mapping[str, Batch], *, text: bool = False
-) -> dict[str, object]:
-    """The parameters that are batches: one array for each column.
-
-    Args:
-        statement: What takes them.
-        batches: Their rows.
-        text: Whether to write texts, which any driver can send.
-    """
+def _arrays(statement: Statement, batches: Mapping[str, Batch]) -> dict[str, object]:
+    """The parameters that are batches: one array for each column."""
     found: dict[str, object] = {}
     for table, declared in statement.batches.items():
         if table in batches:
-            rows = batches[table]
-            columns = list(zip(*rows, strict=True)) or [()] * len(declared)
-            as_text = text or len(rows) < _MANY
-            by_kind: Mapping[str, Callable[[Any], object]]
-            by_kind = literals.BY_KIND if as_text else arrays.BY_KIND
+            columns = list(zip(*batches[table], strict=True)) or [()] * len(declared)
             for (name, kind), values in zip(declared, columns, strict=True):
-                found[f"{table}_{name}"] = by_kind[kind](values)
+                found[f"{table}_{name}"] = ARRAYS[kind](values)
     return found
 
 
@@ -313,7 +315,7 @@ def sql_of(statement: Statement, dialect: PostgreSQLDialect) -> str:
 # values does not see it anyway, and is spared some microseconds for each of them.
 def _unnested(table: str, declared: Sequence[tuple[str, str]], *, counts: bool) -> str:
     columns = [
-        f"CAST(:{table}_{name} AS {_KINDS.get(kind, kind)}[])"
+        f"CAST(:{table}_{name} AS {'bigint' if kind == 'duration' else kind}[])"
         for name, kind in declared
     ]
     if not counts:
@@ -322,69 +324,28 @@ def _unnested(table: str, declared: Sequence[tuple[str, str]], *, counts: bool) 
     return f"unnest({', '.join(columns)})\n         AS {table} ({names})"
 
 
-class _Attempt:
-    """A write that is executed on a part of its batch, or on all of it."""
+def _in_parts(execute: Callable[[Batch], Sequence[Any]], batch: Batch) -> Written:
+    """Write all or its halves, for what they write beside their rows may be locked.
 
-    def __init__(
-        self,
-        statements: ServerStatements,
-        lane: Lane,
-        write: Write,
-        terms: Terms,
-        *,
-        repeatable: bool,
-    ) -> None:
-        self._statements = statements
-        self._lane = lane
-        self._write = write
-        self._terms = terms
-        self._repeatable = repeatable
-
-    def execute(self, batch: Batch, *, apart: bool = False) -> Sequence[Any]:
-        """Write all of these."""
-        return self._statements.run(
-            self._lane,
-            self._write.statement,
-            self._terms,
-            {"x": batch},
-            repeatable=self._repeatable,
-            apart=apart,
-        )
-
-    def write_free(self, batch: Batch) -> Written:
-        """See what is current, and write what is free of it."""
-        parameters = {**self._terms, **_arrays(self._write.statement, {"x": batch})}
-        # This read comes first: on CockroachDB it also settles rows that SKIP LOCKED
-        # would skip.
-        rows = self._statements.read(self._lane, self._write.current, parameters)
-        current: set[UUID] = {row.id for row in rows}
-        rows = self._statements.run(self._lane, self._write.free, parameters)
-        free = current & {row.id for row in rows}
-        written = self._write_parts([row for row in batch if row[0] in free])
-        return Written(written.rows, (current - free) | written.busy)
-
-    def _write_parts(self, batch: Batch) -> Written:
-        """Write all or its halves, for what they write beside their rows may be locked.
-
-        After some that met a lock it is given up.
-        """
-        rows: list[Any] = []
-        busy: set[UUID] = set()
-        parts = deque([batch] if batch else [])
-        waits = 0
-        while parts:
-            part = parts.popleft()
-            if waits < _MOST_WAITS:
-                with _leaving_what_is_locked():
-                    rows += self.execute(part, apart=self._write.apart)
-                    continue
-                waits += 1
-            if waits < _MOST_WAITS and len(part) > 1:
-                middle = len(part) // 2
-                parts += [part[:middle], part[middle:]]
-            else:
-                busy.update(row[0] for row in part)
-        return Written(rows, busy)
+    After some that met a lock it is given up.
+    """
+    rows: list[Any] = []
+    busy: set[UUID] = set()
+    parts = deque([batch] if batch else [])
+    waits = 0
+    while parts:
+        part = parts.popleft()
+        if waits < _MOST_WAITS:
+            with _leaving_what_is_locked():
+                rows += execute(part)
+                continue
+            waits += 1
+        if waits < _MOST_WAITS and len(part) > 1:
+            middle = len(part) // 2
+            parts += [part[:middle], part[middle:]]
+        else:
+            busy.update(row[0] for row in part)
+    return Written(rows, busy)
 
 
 @contextmanager

@@ -20,10 +20,9 @@ from go_scheduler.stores.postgresql.executing import (
     ServerStatements,
 )
 from go_scheduler.stores.postgresql.listener import Listener
-from go_scheduler.stores.sql.database import Database, Lane, Result
+from go_scheduler.stores.sql.database import Database, Lane, Result, Spare, connect_as
 from go_scheduler.stores.sql.questions import QUESTIONS
 from go_scheduler.stores.sql.schema import Schema
-from go_scheduler.stores.sql.spare import Spare, connect_as
 from go_scheduler.stores.sql.store import SQLStore
 
 if TYPE_CHECKING:

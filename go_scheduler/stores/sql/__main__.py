@@ -13,18 +13,17 @@ from typing import TYPE_CHECKING
 from go_scheduler.stores.postgresql.dialect import PostgreSQLDialect
 from go_scheduler.stores.postgresql.executing import sql_of
 from go_scheduler.stores.sql import (
-    additions,
     claims,
     cleanup,
     edits,
     firing,
     inserts,
-    locks,
+    puts,
     reviewing,
     runs,
 )
 from go_scheduler.stores.sql.statement import Statement, Write
-from go_scheduler.stores.sqlite.steps import steps_of
+from go_scheduler.stores.sqlite.executing import steps_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -51,7 +50,7 @@ def statements(dialect: Dialect) -> Mapping[str, Statement]:
         "add_and_start": inserts.add(starts=True),
     }
     loops = (runs, claims, firing, cleanup)
-    for module in (*loops, inserts, additions, edits, locks, reviewing):
+    for module in (*loops, inserts, puts, edits, reviewing):
         for name, value in vars(module).items():
             if isinstance(value, Statement | Write):
                 named = value.statement if isinstance(value, Write) else value

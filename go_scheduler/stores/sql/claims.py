@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from go_scheduler.checks import PRIORITIES
 from go_scheduler.clock import ZERO
 from go_scheduler.errors import StoreError, StoreUnavailableError
-from go_scheduler.stores.base import InstanceStore
 from go_scheduler.stores.messages import MANY, ReadLater
 from go_scheduler.stores.rules import with_silences
 from go_scheduler.stores.sql.database import Lane
@@ -22,11 +21,10 @@ from go_scheduler.stores.sql.reader import earliest_first, readable_claims
 from go_scheduler.stores.sql.rows import NO_ID, silences_of
 from go_scheduler.stores.sql.runs import NOT_ELSEWHERE, lease_of, start_terms
 from go_scheduler.stores.sql.statement import (
-    ALL,
-    CLAIMED,
     CONTENTS,
     DEFINITION,
     INSTANCE,
+    SQLPart,
     Statement,
     of_shard,
 )
@@ -38,10 +36,8 @@ if TYPE_CHECKING:
 
     from go_scheduler.models import TaskInstance
     from go_scheduler.stores.messages import Claimant, Own
-    from go_scheduler.stores.sql.database import Classes, Sweep
-    from go_scheduler.stores.sql.reader import Reader
-    from go_scheduler.stores.sql.statement import Statements, Terms
-    from go_scheduler.stores.sql.tables import Dialect
+    from go_scheduler.stores.sql.database import Sweep
+    from go_scheduler.stores.sql.statement import Terms
 
 Place: TypeAlias = "tuple[str, int, int]"
 
@@ -117,8 +113,7 @@ def claim(
         due = f"""
   SELECT id, place FROM ({" UNION ALL".join(places)})
    ORDER BY turn, place, due_at LIMIT :limit"""
-    return Statement(
-        f"""
+    return Statement(f"""
 WITH due AS MATERIALIZED ({due}),
 t AS (
   UPDATE task_instances@task_instances_pkey AS t{_MARKED}
@@ -131,9 +126,7 @@ SELECT {INSTANCE},
        now() AS now{", t.place" if swept else ""}
   FROM t LEFT JOIN task_definitions@task_definitions_pkey AS d
                    ON d.key = t.definition_key{_WITH_CONTENTS}
-""",
-        (*ALL, "now", "place") if swept else (*ALL, "now"),
-    )
+""")
 
 
 _LAPSED = """t.claimed_by IS NOT NULL AND t.completed_at IS NULL AND NOT t.frozen
@@ -153,8 +146,7 @@ def claim_lapsed(shards: int) -> Statement:
         shards: Over how many parts of the index instances are spread: it claims in one.
     """
     shard = of_shard("CAST(:shard AS bigint)", shards)
-    return Statement(
-        f"""
+    return Statement(f"""
 WITH due AS MATERIALIZED (
   SELECT t.id, t.expires_at AS place, t.attempt AS lost_as, t.claimed_by AS lost_by,
          t.worker AS ran_by, t.started_at AS began,
@@ -188,14 +180,11 @@ SELECT {INSTANCE},
        t.place, now() AS now, {", ".join(f"t.{name}" for name in _LOST)}
   FROM t LEFT JOIN task_definitions@task_definitions_pkey AS d
                    ON d.key = t.definition_key{_WITH_CONTENTS}
-""",
-        (*ALL, "place", "now", *_LOST),
-    )
+""")
 
 
 # Whoever finds nothing by it keeps nobody from writing to a file.
-_LOOK = Statement(
-    f"""
+_LOOK = Statement(f"""
 SELECT EXISTS (
          SELECT 1 FROM {_OF_INDEX}
           WHERE t.queue = ANY(CAST(:queues AS text[]))
@@ -205,9 +194,7 @@ SELECT EXISTS (
        EXISTS (
          SELECT 1 FROM task_instances@task_instances_lease_idx AS t
           WHERE {_LAPSED}) AS has_lapsed
-""",
-    ("is_due", "has_lapsed"),
-)
+""")
 
 
 @lru_cache(maxsize=256)
@@ -257,18 +244,14 @@ lapsed AS MATERIALIZED (
    WHERE {where}{_LAPSED} LIMIT {most})""")
         every.append("SELECT head FROM lapsed")
     union = "\n        UNION ALL ".join(every)
-    return Statement(
-        f"""
+    return Statement(f"""
 WITH{",".join(parts)}
 SELECT DISTINCT head FROM ({union}) AS heads
-""",
-        ("head",),
-    )
+""")
 
 
 # No index has the node; that of the leases has all claimed instances, and is small.
-_LIST_CLAIMED = Statement(
-    f"""
+_LIST_CLAIMED = Statement(f"""
 WITH t AS MATERIALIZED (
   SELECT {INSTANCE} FROM task_instances@task_instances_lease_idx AS t
    WHERE t.claimed_by = CAST(:node AS uuid) AND t.completed_at IS NULL AND NOT t.frozen
@@ -280,9 +263,7 @@ SELECT {INSTANCE},
   FROM t LEFT JOIN task_definitions@task_definitions_pkey AS d
                    ON d.key = t.definition_key
  ORDER BY t.id
-""",
-    CLAIMED,
-)
+""")
 
 
 class _Reach(NamedTuple):
@@ -325,13 +306,9 @@ _ANY_SHARD_EVERY = 7
 _log = logging.getLogger(__name__)
 
 
-class SQLClaims(InstanceStore):
+class SQLClaims(SQLPart):
     """Hands due instances to nodes."""
 
-    _statements: Statements
-    _reader: Reader
-    _dialect: Dialect
-    _classes: Classes
     # By place: how many more claims are careful, since one has met a lock.
     _careful: dict[object, int]
     _reported = False

@@ -2,34 +2,45 @@
 
 from __future__ import annotations
 
+import json
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import select
 
 from go_scheduler.checks import LONGEST
-from go_scheduler.stores.base import CONTACTS_KEPT, STATS_KEPT, Store
+from go_scheduler.models import Histogram, QueueStats
+from go_scheduler.models.counts import MINUTE
+from go_scheduler.stores.base import CONTACTS_KEPT, STATS_KEPT
 from go_scheduler.stores.rules import note_forgotten
 from go_scheduler.stores.sql.database import Lane
 from go_scheduler.stores.sql.rows import (
     CONTACT_COLUMNS,
     EARLIEST,
     LATEST,
+    Unreadable,
+    from_microseconds,
     read_contacts,
+    to_microseconds,
     write_announcement,
 )
 from go_scheduler.stores.sql.runs import COMING
-from go_scheduler.stores.sql.statement import Statement, first_of_each_shard
+from go_scheduler.stores.sql.statement import (
+    SQLPart,
+    Statement,
+    first_of_each_shard,
+)
+from go_scheduler.stores.sql.tables import settings
+from go_scheduler.stores.sql.tables import stats as counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from datetime import timedelta
+    from datetime import datetime, timedelta
+    from uuid import UUID
 
     from sqlalchemy import Connection
 
     from go_scheduler.stores.messages import Announcement, NodeContact, Retention
-    from go_scheduler.stores.sql.database import Database
-    from go_scheduler.stores.sql.edits import Tombstones
-    from go_scheduler.stores.sql.statement import Statements
-    from go_scheduler.stores.sql.tables import Dialect
 
 
 # One whose fire time is to come stays: by it a pause or an edit knows that it has
@@ -47,15 +58,12 @@ SELECT id, completed_at, now() AS now FROM task_instances@task_instances_{index}
    AND on_sqlite(typeof(id) = 'text' AND length(id) = 32)
    AND on_sqlite(id NOT GLOB '*[^0-9a-f]*')
    AND on_sqlite(typeof(completed_at) = 'integer' AND completed_at >= :earliest)"""
-    return Statement(
-        first_of_each_shard(part, "completed_at", shards), ("id", "completed_at", "now")
-    )
+    return Statement(first_of_each_shard(part, "completed_at", shards))
 
 
 # No index has ``attempt``: rows are read before they are chosen. Those that are locked
 # are skipped, and those that have been made to run again.
-_DELETE_INSTANCES = Statement(
-    """
+_DELETE_INSTANCES = Statement("""
 WITH old AS MATERIALIZED (
   SELECT t.id, t.attempt, t.error IS NOT NULL OR t.outcome <> 'completed' AS failed
     FROM batch AS x (id uuid, ended timestamptz)
@@ -69,9 +77,7 @@ runs AS (
 DELETE FROM task_instances@task_instances_pkey AS t USING old AS old
  WHERE t.id = old.id
 RETURNING t.id
-""",
-    ("id",),
-)
+""")
 
 
 # Whose instances have all been deleted, by a look at what nobody is adding.
@@ -84,29 +90,25 @@ def find_definitions(shards: int, since: str) -> Statement:
     """Finds definitions without instances that ended long ago, or were deleted."""
     index = f"task_definitions_{since.removesuffix('_at')}_idx"
     part = f"""
-SELECT d.key, d.{since} FROM task_definitions@{index} AS d
+SELECT d.key AS d_key, d.{since} FROM task_definitions@{index} AS d
  WHERE {{shard}}d.{since} IS NOT NULL
    AND d.{since} <= now() - CAST(:older_than AS interval)
    AND {_IS_EMPTY}"""
-    return Statement(first_of_each_shard(part, since, shards), ("d_key", since))
+    return Statement(first_of_each_shard(part, since, shards))
 
 
 # Whoever adds an instance to a definition holds it until that has been committed: what
 # comes after this statement sees the instance.
-_LOCK_DEFINITIONS = Statement(
-    """
-SELECT key FROM task_definitions@task_definitions_pkey
+_LOCK_DEFINITIONS = Statement("""
+SELECT key AS d_key FROM task_definitions@task_definitions_pkey
  WHERE key IN (SELECT x.key FROM batch AS x (key uuid))
  ORDER BY key FOR UPDATE SKIP LOCKED
-""",
-    ("d_key",),
-)
+""")
 
 
 def _delete_definitions(since: str) -> Statement:
     """Deletes those that still are as they were found; remembers ids that ended."""
-    return Statement(
-        f"""
+    return Statement(f"""
 WITH old AS MATERIALIZED (
   SELECT d.key
     FROM batch AS x (key uuid)
@@ -130,17 +132,14 @@ remembered AS (
      SET trigger_kind = excluded.trigger_kind, trigger_state = excluded.trigger_state,
          revision = excluded.revision, completed_at = excluded.completed_at
   RETURNING id)
-SELECT key FROM gone
-""",
-        ("d_key",),
-    )
+SELECT key AS d_key FROM gone
+""")
 
 
 _DELETE_COMPLETED = _delete_definitions("completed_at")
 _DELETE_DELETED = _delete_definitions("deleted_at")
 # What was counted goes with it: by itself it would be one way more to a server.
-_DELETE_CONTACTS = Statement(
-    """
+_DELETE_CONTACTS = Statement("""
 WITH old AS MATERIALIZED (
   SELECT every, begins_at, queue, node FROM task_stats@task_stats_pkey
    WHERE every = 60000000 AND begins_at < now() - CAST(:stats_kept AS interval)
@@ -151,11 +150,8 @@ counted AS (
      AND s.node = old.node
   RETURNING s.every)
 DELETE FROM task_nodes WHERE seen_at < now() - CAST(:kept AS interval) RETURNING node
-""",
-    ("node",),
-)
-_NOTE_CONTACT = Statement(
-    """
+""")
+_NOTE_CONTACT = Statement("""
 INSERT INTO task_nodes (node, contact_since, seen_at, queues, names, host, pid, version,
                         lease, stopping)
 VALUES (CAST(:node AS uuid), now() - CAST(:unbroken AS interval), now(),
@@ -168,26 +164,18 @@ ON CONFLICT (node) DO UPDATE
        pid = excluded.pid, version = excluded.version, lease = excluded.lease,
        stopping = excluded.stopping
 RETURNING node
-""",
-    ("node",),
-)
-_LIST_CONTACTS = Statement(
-    f"""
+""")
+_LIST_CONTACTS = Statement(f"""
 SELECT {", ".join(CONTACT_COLUMNS)}
   FROM task_nodes
  WHERE seen_at >= now() - CAST(:within AS interval)
-""",
-    CONTACT_COLUMNS,
-)
+""")
 
 
-class SQLCleanup(Store):
-    """Deletes what is over, and keeps what nodes tell of themselves."""
+class SQLCleanup(SQLPart):
+    """Deletes what is over."""
 
-    _statements: Statements
-    _database: Database
-    _dialect: Dialect
-    _tombstones: Tombstones
+    most_remembered: int
 
     def delete_finished(self, retention: Retention, *, limit: int) -> int:
         """Delete what ended long ago."""
@@ -268,6 +256,19 @@ class SQLCleanup(Store):
         forgotten = self._statements.within(Lane.BY_TIME, forget)
         note_forgotten(forgotten, most=self.most_remembered)
 
+
+SHARDS = "shards"
+"""The setting that has the number of shards with which the database was made."""
+
+
+_LATER = "later"
+_EVERY = to_microseconds(MINUTE)
+_KEY = (counted.c.every, counted.c.begins_at, counted.c.queue, counted.c.node)
+
+
+class SQLNodes(SQLPart):
+    """Keeps what nodes tell of themselves, what they count, and what they agree on."""
+
     def note_contact(self, announced: Announcement, *, unbroken: timedelta) -> None:
         """Record that a node has been in contact with the store up to now."""
         terms = {
@@ -281,3 +282,70 @@ class SQLCleanup(Store):
         """Read when nodes were in contact with the store."""
         terms = {"within": within}
         return read_contacts(self._statements.read(Lane.BY_TIME, _LIST_CONTACTS, terms))
+
+    def keep_setting(self, name: str, value: str) -> str:
+        """Agree on a setting: the first to ask has set it."""
+        # It waits for whoever sets it at this moment, so that what is read is there.
+        new = self._dialect.insert(settings).values(name=name, value=value)
+        query = select(settings.c.value).where(settings.c.name == name)
+
+        def keep(connection: Connection) -> str:
+            connection.execute(new.on_conflict_do_nothing())
+            return str(connection.execute(query).scalar_one())
+
+        return self._database.transact(keep)
+
+    def note_stats(self, node: UUID, stats: Sequence[QueueStats]) -> None:
+        """Keep what a node has counted."""
+        new = self._dialect.insert(counted).values(
+            [_stats_row(node, each) for each in stats]
+        )
+        values = {"ended": new.excluded.ended, "lateness": new.excluded.lateness}
+        noted = new.on_conflict_do_update(index_elements=_KEY, set_=values)
+        self._database.transact(lambda each: each.execute(noted))
+
+    def list_stats(self, *, since: datetime, until: datetime) -> Sequence[QueueStats]:
+        """Read what was counted, but for what cannot be read."""
+        column = counted.c
+        query = (
+            select(column.begins_at, column.queue, column.ended, column.lateness)
+            .where(
+                column.every == _EVERY,
+                column.begins_at >= since,
+                column.begins_at < until,
+            )
+            .order_by(*_KEY)
+        )
+        rows = self._list(lambda connection: connection.execute(query).all())
+        return [each for each in map(_read_stats, rows) if each is not None]
+
+
+def _stats_row(node: UUID, noted: QueueStats) -> dict[str, object]:
+    return {
+        "every": _EVERY,
+        "begins_at": noted.at,
+        "queue": noted.queue,
+        "node": node,
+        "ended": json.dumps(dict(noted.ended)),
+        "lateness": json.dumps(
+            {
+                _LATER if bound is None else to_microseconds(bound): count
+                for bound, count in noted.lateness.buckets()
+            }
+        ),
+    }
+
+
+def _read_stats(row: Any) -> QueueStats | None:
+    try:
+        ended = {str(how): int(n) for how, n in json.loads(row.ended).items()}
+        lateness = Histogram.of(
+            (None if bound == _LATER else from_microseconds(int(bound)), int(count))
+            for bound, count in json.loads(row.lateness).items()
+        )
+    # A row that was written by other means than this package may hold anything.
+    except (ValueError, TypeError, AttributeError, OverflowError):
+        return None
+    if isinstance(row.begins_at, Unreadable):
+        return None
+    return QueueStats(at=row.begins_at, queue=row.queue, ended=ended, lateness=lateness)

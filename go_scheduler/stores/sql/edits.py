@@ -17,33 +17,33 @@ from uuid import UUID
 from sqlalchemy import delete, literal, select, true, tuple_, update
 
 from go_scheduler.errors import GoSchedulerError
-from go_scheduler.stores.base import DefinitionStore
+from go_scheduler.policies import Overlap
+from go_scheduler.stores import rules
 from go_scheduler.stores.messages import Tombstone
-from go_scheduler.stores.rules import next_revision, resumed
 from go_scheduler.stores.sql.database import IS_REPEATED, Overtaken
-from go_scheduler.stores.sql.locks import batch_of, free_slots
 from go_scheduler.stores.sql.rows import (
+    EARLIEST,
     LATEST,
     read_contents,
     read_definition,
     read_time,
+    write_definition,
     write_policies,
 )
 from go_scheduler.stores.sql.runs import COMING, NOT_ELSEWHERE, kept_if
-from go_scheduler.stores.sql.statement import Statement
+from go_scheduler.stores.sql.statement import SQLPart, Statement
 from go_scheduler.stores.sql.tables import contents, definitions, runs, tombstones
 from go_scheduler.triggers.base import utc
 from go_scheduler.triggers.stored import UnknownTrigger, load_trigger
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence, Set
+    from collections.abc import Collection, Iterable, Mapping, Sequence, Set
     from datetime import datetime
 
     from sqlalchemy import ColumnElement, Connection, Row, Select
 
     from go_scheduler.models import TaskDefinition
-    from go_scheduler.stores.sql.database import Database
-    from go_scheduler.stores.sql.statement import Execute, Statements
+    from go_scheduler.stores.sql.statement import Batch, Execute
     from go_scheduler.stores.sql.tables import Dialect
 
 _ended = (tombstones.c.completed_at, tombstones.c.id)
@@ -166,6 +166,29 @@ def _read(row: Row[Any]) -> Tombstone | None:
         return None
 
 
+_FREE_SLOTS = Statement("""
+WITH free AS MATERIALIZED (
+  SELECT s.name, s.instance_id
+    FROM batch AS n (name text) JOIN task_slots@task_slots_pkey AS s ON s.name = n.name
+   WHERE NOT EXISTS (SELECT 1 FROM task_instances@task_instances_pkey AS i
+                      WHERE i.id = s.instance_id AND i.completed_at IS NULL))
+DELETE FROM task_slots@task_slots_pkey AS s USING free AS f
+ WHERE s.name = f.name AND s.instance_id = f.instance_id
+RETURNING s.name
+""")
+
+
+def free_slots(execute: Execute, names: Iterable[str | None]) -> None:
+    """Take back slots of these names whose instance has ended, or is gone."""
+    if batch := [(name,) for name in sorted({*filter(None, names)})]:
+        execute(_FREE_SLOTS, {}, {"n": batch})
+
+
+def batch_of(ids: Iterable[object]) -> Batch:
+    """A batch of ids; a row that was written by other means may have none."""
+    return [(id,) for id in ids if isinstance(id, UUID)]
+
+
 # Instances of some definitions that have not ended. Whoever changes several columns of
 # them locks them first, so that nothing is claimed, starts or ends in between.
 _THEIRS = """t.definition_key IN (SELECT k.key FROM batch AS k (key uuid))
@@ -178,59 +201,47 @@ _ANEW = "CASE WHEN NOT t.frozen THEN greatest(t.due_at, now()) END"
 
 def _locked(where: str = "") -> Statement:
     # One order for all nodes, so that none waits for another in a circle.
-    return Statement(
-        f"""
+    return Statement(f"""
 SELECT t.id FROM task_instances@task_instances_open_idx AS t
  WHERE {_THEIRS}{where}
  ORDER BY t.id FOR UPDATE OF t
-""",
-        ("id",),
-    )
+""")
 
 
 def _changed(values: str, where: str = "", source: str = "") -> Statement:
-    return Statement(
-        f"""
+    return Statement(f"""
 UPDATE task_instances@task_instances_open_idx AS t
    SET {values}{source}
  WHERE {_THEIRS}{where}
 RETURNING t.id, t.definition_key
-""",
-        ("id", "definition_key"),
-    )
+""")
 
 
 def _removed(after: str) -> Statement:
     """Removes instances that never ran, and answers their fire times."""
-    return Statement(
-        f"""
+    return Statement(f"""
 DELETE FROM task_instances@task_instances_open_idx AS t
  WHERE {_THEIRS}
    AND {_UNUSED}
    AND {COMING}{after}
 RETURNING t.fire_time
-""",
-        ("fire_time",),
-    )
+""")
 
 
 def _let_go(where: str) -> Statement:
     """Lets instances go of their slots."""
-    return Statement(
-        f"""
+    return Statement(f"""
 DELETE FROM task_slots@task_slots_pkey AS s
  USING task_instances@task_instances_open_idx AS t
  WHERE {_THEIRS}
    AND {where} AND s.name = t.slot AND s.instance_id = t.id
 RETURNING s.name
-""",
-        ("name",),
-    )
+""")
 
 
-LOCK_OPEN = _locked()
+_LOCK_OPEN = _locked()
 _LOCK_UNUSED = _locked(f"\n   AND {_UNUSED}\n   AND {COMING}")
-REMOVE_UNUSED = _removed("")
+_REMOVE_UNUSED = _removed("")
 # The latest fire time to come of what has begun or ended: what ended is not open, but
 # says as well that it was its turn.
 _LAST_BEGUN = f"""
@@ -239,16 +250,13 @@ _LAST_BEGUN = f"""
             AND {COMING.replace("t.", "b.")}
             AND NOT (b.completed_at IS NULL AND {_UNUSED.replace("t.", "b.")})"""
 _TAKE_BACK = _removed(f"\n   AND t.fire_time > coalesce(({_LAST_BEGUN}), now())")
-NOTE_BEGUN = Statement(
-    f"""
+_NOTE_BEGUN = Statement(f"""
 UPDATE task_definitions@task_definitions_pkey AS d
    SET fired_until = coalesce(({_LAST_BEGUN}), d.fired_until)
  WHERE d.key IN (SELECT k.key FROM batch AS k (key uuid))
-RETURNING d.key
-""",
-    ("d_key",),
-)
-SKIP_UNUSED = _changed(
+RETURNING d.key AS d_key
+""")
+_SKIP_UNUSED = _changed(
     f"""outcome = 'skipped', completed_at = now(), skipped_first = t.fire_time,
        skipped_last = t.fire_time, skipped_count = 1,
        skipped_reason = CAST(:reason AS text), fire_time = NULL, claimed_by = NULL,
@@ -276,7 +284,7 @@ _THAW = _changed(
                       THEN greatest(t.due_at, now()) ELSE t.claimable_at END"""
 )
 # An earlier time would lie below the bound of who scans the other place.
-FOLLOW = _changed(
+_FOLLOW = _changed(
     """queue = CAST(:queue AS text), priority = CAST(:priority AS bigint),
        expire_after = CAST(:expire_after AS bigint),
        waits = CAST(:waits AS boolean)
@@ -284,15 +292,15 @@ FOLLOW = _changed(
        claimable_at = CASE WHEN CAST(:moves AS boolean) AND t.claimable_at < now()
                       THEN now() ELSE t.claimable_at END"""
 )
-FREE_UNSTARTED = _changed(
+_FREE_UNSTARTED = _changed(
     f"""claimed_by = NULL, {NOT_ELSEWHERE},
        given_back = NULL, expires_at = NULL, claimable_at = {_ANEW}""",
     " AND t.claimed_by IS NOT NULL AND t.started_at IS NULL",
 )
-LET_GO = _let_go("t.started_at IS NULL")
+_LET_GO = _let_go("t.started_at IS NULL")
 _LET_GO_UNUSED = _let_go(_UNUSED)
 # But for those that run in a slot. What was parked goes on.
-EXCLUDE = _changed(
+_EXCLUDE = _changed(
     f"""slot = x.slot, overlap = x.overlap, parked = false,
        claimable_at = CASE WHEN t.parked THEN {_ANEW} ELSE t.claimable_at END""",
     """
@@ -300,50 +308,41 @@ EXCLUDE = _changed(
                      WHEN t.fire_time IS NULL THEN 'by hand' ELSE 'fired' END
    AND NOT EXISTS (SELECT 1 FROM task_slots@task_slots_pkey AS s
                     WHERE s.name = t.slot AND s.instance_id = t.id)""",
-    "\n  FROM batch AS x (kind text, slot text, overlap word)",
+    "\n  FROM batch AS x (kind text, slot text, overlap text)",
 )
 _CANCEL_RUNNING = _changed(
     "outcome = 'cancelled', completed_at = now(), claimable_at = NULL",
     " AND t.started_at IS NOT NULL",
 )
-_REMOVE_OTHERS = Statement(
-    f"""
+_REMOVE_OTHERS = Statement(f"""
 DELETE FROM task_instances@task_instances_open_idx AS t
  WHERE {_THEIRS} AND t.started_at IS NULL
 RETURNING t.id, t.attempt
-""",
-    ("id", "attempt"),
-)
-_DELETE = Statement(
-    """
+""")
+_DELETE = Statement("""
 UPDATE task_definitions@task_definitions_pkey AS d
    SET deleted_at = now(), next_fire_time = NULL, completed_at = NULL
  WHERE d.key IN (SELECT l.key FROM task_definitions@task_definitions_id_key AS l
                   WHERE l.id IN (SELECT x.id FROM batch AS x (id uuid))
                     AND l.deleted_at IS NULL FOR UPDATE)
-RETURNING d.key, d.id, d.slot
-""",
-    ("d_key", "d_id", "d_slot"),
-)
+RETURNING d.key AS d_key, d.id AS d_id, d.slot AS d_slot
+""")
 # It may be seen only when the time has passed, if the transaction is long.
-_FIRE_ANEW = Statement(
-    """
+_FIRE_ANEW = Statement("""
 UPDATE task_definitions@task_definitions_pkey AS d
    SET next_fire_time = CAST(:at AS timestamptz), completed_at = NULL, late = true
  WHERE d.key = CAST(:key AS uuid)
 RETURNING d.next_fire_time, d.completed_at
-""",
-    ("next_fire_time", "completed_at"),
-)
+""")
 
 
-class SQLEdits(DefinitionStore):
+# Columns that follow the definition, for claims and starts without a join.
+_FOLLOWING = ("queue", "priority", "expire_after", "waits")
+_EXCLUDING = ("slot", "overlap", "waits")
+
+
+class SQLEdits(SQLPart):
     """Changes of definitions."""
-
-    _database: Database
-    _dialect: Dialect
-    _statements: Statements
-    _tombstones: Tombstones
 
     def _execute(self, connection: Connection) -> Execute:
         return partial(self._statements.execute, connection)
@@ -408,6 +407,11 @@ class SQLEdits(DefinitionStore):
             raise Overtaken
         return written
 
+    def list_tombstones(self, ids: Collection[UUID]) -> Sequence[Tombstone]:
+        """Read what is remembered of these ids."""
+        found = self._list(lambda connection: self._tombstones.find(connection, ids))
+        return list(found.values())
+
     def pause_definitions(
         self, ids: Collection[UUID], *, note: str | None = None
     ) -> Sequence[TaskDefinition]:
@@ -428,11 +432,11 @@ class SQLEdits(DefinitionStore):
             self._change(connection, row, {"note": note})
             return replace(old, note=note)
         now = self._dialect.now(connection)
-        revision = next_revision(old)
+        revision = rules.next_revision(old)
         values = {"paused": True, "note": note, "paused_at": now, "revision": revision}
         written = self._change(connection, row, values)
         execute, theirs = self._execute(connection), {"k": [(row.key,)]}
-        execute(LOCK_OPEN, {}, theirs)
+        execute(_LOCK_OPEN, {}, theirs)
         execute(_FREEZE, {}, theirs)
         written = self._take_back(connection, row, written)
         if row.slot is not None:
@@ -471,6 +475,37 @@ class SQLEdits(DefinitionStore):
         [anew] = execute(_FIRE_ANEW, {"key": row.key, "at": at})
         return anew
 
+    def _discard(self, connection: Connection, row: Row[Any]) -> None:
+        """Remove what is to come by the former trigger, and skip what has passed."""
+        execute, theirs = self._execute(connection), {"k": [(row.key,)]}
+        execute(_REMOVE_UNUSED, {"latest": LATEST}, theirs)
+        execute(_SKIP_UNUSED, {"earliest": EARLIEST, "reason": rules.EDITED}, theirs)
+        # It may be gone when the other trigger fires.
+        execute(_NOTE_BEGUN, {"latest": LATEST}, theirs)
+        free_slots(execute, [row.slot])
+
+    def _follow(
+        self, connection: Connection, row: Row[Any], new: TaskDefinition
+    ) -> None:
+        """Give open instances the columns that have changed."""
+        columns = write_definition(new)
+        changed = {name for name in columns if columns[name] != getattr(row, name)}
+        follows = changed.intersection(_FOLLOWING)
+        excludes = changed.intersection(_EXCLUDING)
+        execute, theirs = self._execute(connection), {"k": [(row.key,)]}
+        # Instances that nothing changes for are not locked: they go on meanwhile.
+        if follows or excludes:
+            execute(_LOCK_OPEN, {}, theirs)
+        if follows:
+            moves = bool(follows & {"queue", "priority"})
+            terms = {name: columns[name] for name in _FOLLOWING}
+            execute(_FOLLOW, {**terms, "moves": moves}, theirs)
+        if "queue" in follows:
+            execute(_FREE_UNSTARTED, {}, theirs)
+        if excludes:
+            execute(_LET_GO, {}, theirs)
+            execute(_EXCLUDE, {}, {**theirs, "x": _kinds(new)})
+
     def resume_definitions(self, ids: Collection[UUID]) -> Sequence[TaskDefinition]:
         """End a pause."""
         return self._database.transact(lambda each: self._resume(each, ids))
@@ -487,7 +522,7 @@ class SQLEdits(DefinitionStore):
         if not row.paused:
             return old
         now = self._dialect.now(connection)
-        new = resumed(old, now)
+        new = rules.resumed(old, now)
         self._change(
             connection,
             row,
@@ -533,7 +568,7 @@ class SQLEdits(DefinitionStore):
         ran: dict[UUID, set[UUID]] = {id: set() for id in deleted.values()}
         if deleted:
             theirs = {"k": batch_of(deleted)}
-            execute(LOCK_OPEN, {}, theirs)
+            execute(_LOCK_OPEN, {}, theirs)
             for row in execute(_CANCEL_RUNNING, {}, theirs):
                 if isinstance(row.id, UUID):
                     ran[deleted[row.definition_key]].add(row.id)
@@ -550,6 +585,22 @@ class SQLEdits(DefinitionStore):
         # not read it.
         self._tombstones.forget(connection, ids)
         return ran
+
+
+def _kinds(of: TaskDefinition) -> Batch:
+    """What each kind of instances of a definition has: its slot, and its overlap."""
+    return [
+        ("fired", rules.slot_of(of, fired=True), rules.overlap_of(of, fired=True)),
+        ("by hand", rules.slot_of(of, fired=False), rules.overlap_of(of, fired=False)),
+        *(
+            (
+                each.value,
+                rules.slot_of(of, fired=False, backfilled=each),
+                rules.overlap_of_backfilled(each),
+            )
+            for each in Overlap
+        ),
+    ]
 
 
 LIVE = (

@@ -8,11 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from go_scheduler.clock import ZERO
 from go_scheduler.models.values import new_ids
-from go_scheduler.stores.base import DefinitionStore
 from go_scheduler.stores.messages import Fired
-from go_scheduler.stores.rules import fired
+from go_scheduler.stores.rules import LOCK, fired
 from go_scheduler.stores.sql.database import LATE_AFTER, Lane
-from go_scheduler.stores.sql.locks import exclusion
 from go_scheduler.stores.sql.rows import (
     DEFINITION_COLUMNS,
     EARLIEST,
@@ -20,7 +18,7 @@ from go_scheduler.stores.sql.rows import (
     read_time,
 )
 from go_scheduler.stores.sql.runs import lease_of, start_terms, started_at_once
-from go_scheduler.stores.sql.statement import Statement, Write, of_shard
+from go_scheduler.stores.sql.statement import SQLPart, Statement, Write, of_shard
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -28,16 +26,13 @@ if TYPE_CHECKING:
 
     from go_scheduler.models import TaskDefinition, TaskInstance
     from go_scheduler.stores.messages import Claimant, Firing, Own
-    from go_scheduler.stores.sql.database import Classes
-    from go_scheduler.stores.sql.reader import Reader
-    from go_scheduler.stores.sql.statement import Statements
-    from go_scheduler.stores.sql.tables import Dialect
 
 # A definition that is due and not fired for longer than this is left to deeper looks:
 # every look would walk over all that has been fired since.
 _STILL_DUE = timedelta(minutes=5)
 
 _COLUMNS = ", ".join(DEFINITION_COLUMNS)
+_NAMED = ", ".join(f"{name} AS d_{name}" for name in DEFINITION_COLUMNS)
 _AFTER = """
      AND (next_fire_time, id)
          > (CAST(:after_time AS timestamptz), CAST(:after_id AS uuid))"""
@@ -74,8 +69,7 @@ in_time{shard} AS MATERIALIZED (
     ]
     parts = [*(f"in_time{shard}" for shard in range(shards)), "late"]
     every = "\n        UNION ALL ".join(f"SELECT * FROM {part}" for part in parts)
-    return Statement(
-        f"""
+    return Statement(f"""
 WITH{"".join(in_time)}
 late AS MATERIALIZED (
   SELECT {_COLUMNS}
@@ -84,12 +78,10 @@ late AS MATERIALIZED (
      AND next_fire_time <= now() + CAST(:ahead AS interval){of_late}
      AND on_sqlite(typeof(next_fire_time) = 'integer'){after}
    ORDER BY next_fire_time, id LIMIT :limit)
-SELECT {_COLUMNS}, now() AS now
+SELECT {_NAMED}, now() AS now
   FROM ({every}) AS due
  ORDER BY next_fire_time, id LIMIT :limit
-""",
-        (*(f"d_{name}" for name in DEFINITION_COLUMNS), "now"),
-    )
+""")
 
 
 # For a batch in which some wait for the end of a run. In any other a server would be
@@ -100,28 +92,24 @@ _NOTHING_OPEN = """
            SELECT 1 FROM task_instances@task_instances_open_idx AS o
             WHERE o.definition_key = d.key AND d.waits AND o.waits
               AND o.completed_at IS NULL AND o.outcome IS NULL OFFSET 0)"""
-_FIRED = exclusion("d")
+# What ``slot_of`` and ``overlap_of`` in ``stores.rules`` say of the definition.
+_SLOT = f"CASE WHEN NOT d.waits OR d.slot LIKE '{LOCK}%' THEN d.slot END"
+_OVERLAP = "CASE WHEN NOT d.waits THEN d.overlap END"
 _AT = "f.fire_time + f.later * interval '1 microsecond'"
 # On CockroachDB it is the row that is locked, and not an index's copy of it: the
 # revision makes it read the row.
-_FIRE_FREE = Statement(
-    """
+_FIRE_FREE = Statement("""
 SELECT id, revision FROM task_definitions@task_definitions_id_key
  WHERE id IN (SELECT x.id FROM batch AS x (id uuid)) AND deleted_at IS NULL
  ORDER BY id FOR NO KEY UPDATE SKIP LOCKED
-""",
-    ("id", "revision"),
-)
-_FIRE_CURRENT = Statement(
-    """
+""")
+_FIRE_CURRENT = Statement("""
 SELECT d.id
   FROM batch AS x (id uuid, expected timestamptz, revision bigint)
   JOIN task_definitions@task_definitions_id_key AS d
     ON d.id = x.id AND d.deleted_at IS NULL AND NOT d.paused
    AND d.next_fire_time IS NOT DISTINCT FROM x.expected AND d.revision = x.revision
-""",
-    ("id",),
-)
+""")
 
 
 def _fire(*, waits: bool = False, starts: bool = False) -> Write:
@@ -136,7 +124,6 @@ def _fire(*, waits: bool = False, starts: bool = False) -> Write:
         "",
         "",
     )
-    answer: tuple[str, ...] = ("id",)
     if starts:
         claimable = "NULL"
         columns = """,
@@ -145,7 +132,6 @@ def _fire(*, waits: bool = False, starts: bool = False) -> Write:
          CAST(:node AS uuid), 1, 1, greatest(now(), {_AT}),
          greatest(now(), {_AT})
              + {lease_of("d")}"""
-        answer = ("id", "made_id", "started_at", "expires_at", "now")
     sql = f"""
 WITH moved AS (
   UPDATE task_definitions@task_definitions_id_key AS d
@@ -168,8 +154,8 @@ made AS (
         columns
     })
   SELECT f.id, d.key, f.shard, d.queue, d.priority, d.expire_after, d.waits,
-         {_FIRED.slot},
-         {_FIRED.overlap},
+         {_SLOT},
+         {_OVERLAP},
          CASE WHEN f.reason IS NULL THEN f.fire_time END, {_AT},
          {_AT},
          {claimable},
@@ -191,7 +177,7 @@ made AS (
         else "SELECT id FROM moved"
     }
 """
-    return Write(Statement(sql, answer), free=_FIRE_FREE, current=_FIRE_CURRENT)
+    return Write(Statement(sql), free=_FIRE_FREE, current=_FIRE_CURRENT)
 
 
 _FIRE = _fire()
@@ -199,13 +185,8 @@ _FIRE_WAITING = _fire(waits=True)
 _FIRE_AND_START = _fire(starts=True)
 
 
-class SQLFiring(DefinitionStore):
+class SQLFiring(SQLPart):
     """Reads what is due, and fires it."""
-
-    _statements: Statements
-    _reader: Reader
-    _dialect: Dialect
-    _classes: Classes
 
     def due_definitions(
         self,

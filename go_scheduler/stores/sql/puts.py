@@ -1,55 +1,397 @@
-"""How definitions are put and sets of them declared, each batch in one transaction."""
+"""How definitions are put and sets of them declared, each batch in one transaction.
+
+What is new is inserted without a read before it. What is there already is read first.
+"""
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, suppress
+from contextvars import copy_context
 from dataclasses import replace
+from datetime import timedelta
+from functools import partial
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID, uuid4
 
 from sqlalchemy import func, insert, or_, select, update
 
 from go_scheduler.models import Outcome
-from go_scheduler.models.values import new_ids
+from go_scheduler.models.values import changed, new_ids
 from go_scheduler.stores import rules
-from go_scheduler.stores.sql.database import LATE_AFTER, Overtaken
+from go_scheduler.stores.messages import Put
+from go_scheduler.stores.sql.database import LATE_AFTER, Lane, Overtaken
 from go_scheduler.stores.sql.edits import (
-    EXCLUDE,
-    FOLLOW,
-    FREE_UNSTARTED,
-    LET_GO,
-    LOCK_OPEN,
-    NOTE_BEGUN,
-    REMOVE_UNUSED,
-    SKIP_UNUSED,
     SQLEdits,
     definition_of,
 )
-from go_scheduler.stores.sql.locks import free_slots, kinds
-from go_scheduler.stores.sql.rows import EARLIEST, LATEST, write_definition
+from go_scheduler.stores.sql.rows import (
+    write_contents,
+    write_definition,
+)
+from go_scheduler.stores.sql.runs import lease_of, start_terms, started_at_once
+from go_scheduler.stores.sql.statement import Statement
 from go_scheduler.stores.sql.tables import contents, definitions, instances, sets
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import (
+        Collection,
+        Generator,
+        Iterable,
+        Iterator,
+        Mapping,
+        Sequence,
+    )
     from datetime import datetime
 
     from sqlalchemy import Connection, Row
 
     from go_scheduler.models import Skipped, TaskDefinition
-    from go_scheduler.stores.messages import Tombstone
+    from go_scheduler.stores.messages import Claimant, Firing, Tombstone
     from go_scheduler.stores.rules import Declaration
+    from go_scheduler.stores.sql.rows import ContentsRow
+    from go_scheduler.stores.sql.statement import Batch
+    from go_scheduler.stores.sql.tables import Dialect
 
 LARGE_BATCH = 500
 """A put of more definitions may be seen late."""
 
 # All nodes of an application declare the same, commonly at once.
 _WAITS_TO_DECLARE = 4
-# Columns that follow the definition, for claims and starts without a join.
-_FOLLOWING = ("queue", "priority", "expire_after", "waits")
-_EXCLUDING = ("slot", "overlap", "waits")
+
+
+# Each of the conditions is a look-up, by OFFSET 0 as for fires: for ON CONFLICT,
+# CockroachDB would read the whole index where statistics say that it is short.
+_IS_NEW = """
+     AND NOT EXISTS (SELECT 1 FROM task_definitions@task_definitions_former_idx AS d
+                      WHERE d.id = x.id AND d.deleted_at IS NOT NULL OFFSET 0)
+     AND NOT EXISTS (SELECT 1 FROM task_tombstones@task_tombstones_pkey AS t
+                      WHERE t.id = x.id OFFSET 0)"""
+
+
+def _insert(*, again: bool = False) -> str:
+    """Inserts definitions that are not there, with their contents.
+
+    Args:
+        again: Whether an id may have been there before: each has its revision, and
+            they have an owner. Else it is new in every respect, so that nothing has to
+            be read first.
+    """
+    revision, owner = ("x.revision", "CAST(:owner AS text)") if again else ("1", "NULL")
+    return f"""
+WITH made AS (
+  INSERT INTO task_definitions
+         (key, id, shard, queue, priority, expire_after, waits, slot, overlap,
+          next_fire_time, late, paused, note, paused_at, completed_at, revision, named,
+          owner, created_at)
+  SELECT x.key, x.id, x.shard, x.queue, x.priority, x.expire_after, x.waits, x.slot,
+         x.overlap,
+         x.next_fire_time,
+         CAST(:is_late AS boolean)
+         OR coalesce(x.next_fire_time <= now() - CAST(:late AS interval), false),
+         x.paused, CASE WHEN x.paused THEN x.note END,
+         CASE WHEN x.paused THEN now() END,
+         CASE WHEN x.is_over THEN now() END, {revision}, x.named,
+         {owner}, now()
+    FROM batch AS x (key uuid, id uuid, shard bigint, queue text, priority bigint,
+                     expire_after duration, waits boolean, next_fire_time timestamptz,
+                     is_over boolean, paused boolean, note text, slot text,
+                     overlap text, named boolean{", revision bigint" * again})
+   WHERE NOT EXISTS (SELECT 1 FROM task_definitions@task_definitions_id_key AS d
+                      WHERE d.id = x.id AND d.deleted_at IS NULL OFFSET 0){
+        "" if again else _IS_NEW
+    }
+  RETURNING key, id, next_fire_time, queue, priority, expire_after, waits),
+kept AS (
+  INSERT INTO task_contents
+         (key, name, metadata, metadata_search, trigger_kind, trigger_state, policies)
+  SELECT c.key, c.name, c.metadata, as_jsonb(c.metadata), c.trigger_kind,
+         c.trigger_state, c.policies
+    FROM batch AS c (key uuid, name text, metadata text, trigger_kind text,
+                     trigger_state text, policies text)
+    JOIN made ON made.key = c.key
+  RETURNING key)"""
+
+
+# The ids are told if not all are new.
+_TELL = """
+SELECT now() AS now, ids_unless_all(made.id, :given) AS ids,
+       notified(made, next_fire_time, d) AS hinted
+"""
+_INSERT_NEW = Statement(_insert() + _TELL, races=True)
+_INSERT_AGAIN = Statement(_insert(again=True) + _TELL, races=True)
+_INSERT_AND_START = Statement(
+    f"""{_insert()},
+started AS (
+  INSERT INTO task_instances
+         (id, definition_key, shard, queue, priority, expire_after, waits, fire_time,
+          execute_at, due_at, created_at, claimed_by, attempt, runs, started_at,
+          expires_at)
+  SELECT f.id, d.key, f.shard, d.queue, d.priority, d.expire_after, d.waits, f.at, f.at,
+         f.at, now(), CAST(:node AS uuid), 1, 1, greatest(now(), f.at),
+         greatest(now(), f.at)
+             + {lease_of("d")}
+    FROM batch AS f (key uuid, id uuid, shard bigint, at timestamptz)
+    JOIN made AS d ON d.key = f.key
+  RETURNING definition_key, started_at, expires_at)
+SELECT now() AS now, started.started_at, started.expires_at
+  FROM started
+""",
+    races=True,
+)
+_LARGEST = 2000
+_SOON = timedelta(minutes=1)
+
+
+class Inserted(NamedTuple):
+    """A definition that was inserted, as it is stored."""
+
+    definition: TaskDefinition
+    key: UUID
+    contents: ContentsRow
+
+
+class _Batch:
+    """Definitions to be inserted, with the keys and the texts that they are to have.
+
+    Args:
+        new: The definitions.
+        dialect: The engine's own words.
+        last: The last revisions of those that have been there; None: all are new.
+        owner: Who declares them.
+    """
+
+    def __init__(
+        self,
+        new: Sequence[TaskDefinition],
+        dialect: Dialect,
+        last: Mapping[UUID, int] | None = None,
+        owner: str | None = None,
+    ) -> None:
+        self._new = new
+        self._last = last or {}
+        self._owner = owner
+        self.keys = new_ids(len(new))
+        self._contents = [write_contents(each) for each in new]
+        self.given = {"given": len(new)}
+        rows = [
+            _row(each, key, dialect.shard_of(key))
+            for each, key in zip(new, self.keys, strict=True)
+        ]
+        if last is not None:
+            rows = [
+                (*row, last.get(each.id, 0) + 1)
+                for row, each in zip(rows, new, strict=True)
+            ]
+        self.batches: Mapping[str, Batch] = {
+            "x": rows,
+            "c": [
+                (key, *of) for key, of in zip(self.keys, self._contents, strict=True)
+            ],
+        }
+
+    def inserted(
+        self, now: datetime, ids: Collection[UUID] | None
+    ) -> Sequence[Inserted]:
+        """Those that were inserted at this time: these, or all."""
+        last, owner = self._last, self._owner
+        made = [
+            rules.created(each, now, revision=last.get(each.id, 0) + 1, owner=owner)
+            for each in self._new
+        ]
+        every = map(Inserted, made, self.keys, self._contents)
+        if ids is None:
+            return list(every)
+        which = frozenset(ids)
+        return [each for each in every if each.definition.id in which]
+
+
+def _read_soon(inserted: Iterable[Inserted], now: datetime) -> Iterable[Inserted]:
+    """Those that a loop reads soon, or whenever somebody asks for them."""
+    soon = now + _SOON
+    for each in inserted:
+        fires_at = each.definition.next_fire_time
+        if fires_at is None or fires_at <= soon:
+            yield each
+
+
+def _row(new: TaskDefinition, key: UUID, shard: int) -> tuple[object, ...]:
+    return (
+        key,
+        new.id,
+        shard,
+        new.queue,
+        new.priority,
+        new.expire_after,
+        new.trigger.waits,
+        new.next_fire_time,
+        rules.is_over_at_once(new),
+        new.paused,
+        new.note,
+        rules.slot_of(new, fired=False),
+        rules.overlap_of(new, fired=False),
+        new.named,
+    )
 
 
 class SQLPuts(SQLEdits):
-    """Replaces definitions that are there, and declares sets of them."""
+    """Puts definitions, and declares sets of them."""
+
+    def put_definitions(
+        self,
+        definitions: Sequence[TaskDefinition],
+        *,
+        firings: Sequence[Firing] = (),
+        claimant: Claimant | None = None,
+    ) -> Put:
+        """Insert each definition, or replace the one with its id."""
+        if not definitions:
+            return Put(definitions=[])
+        rules.check_each_once(definitions)
+        self._classes.seen(definitions)
+        joined = self._dialect.joined
+        is_given = any(each.revision is not None for each in definitions)
+        if len(definitions) == 1 and not (is_given or joined):
+            if claimant is not None and firings:
+                put = self._insert_and_start(firings[0], claimant)
+            else:
+                put = self._insert_one(definitions[0])
+            if put is not None:
+                return put
+        # Writing a large batch takes so long that its first rows may lie below the
+        # bound of every scan when they become visible, and so does a user's commit.
+        late = joined or len(definitions) > LARGE_BATCH
+        # What was tried alone before is not new. Whoever is told of a conflict may
+        # still commit a transaction of its own: nothing is put before.
+        tries = not is_given if joined else len(definitions) > 1
+        stored, inserted = self._database.transact(
+            lambda each: self._put(each, definitions, late=late, tries=tries),
+            # A put of a revision that was done, and is repeated, conflicts with itself.
+            repeatable=not is_given,
+        )
+        # Not before it has been committed.
+        self._remember(inserted)
+        for each in stored:
+            self._limited.pop(each.id, None)
+        return Put(definitions=stored)
+
+    def _put(
+        self,
+        connection: Connection,
+        definitions: Sequence[TaskDefinition],
+        *,
+        late: bool,
+        tries: bool,
+    ) -> tuple[Sequence[TaskDefinition], Sequence[Inserted]]:
+        """Put definitions in a transaction; also say what is read soon of the new.
+
+        Args:
+            connection: In the transaction.
+            definitions: What to put.
+            late: Whether others may see them only much later.
+            tries: Whether to insert first those that may be new.
+        """
+        put: dict[UUID, TaskDefinition] = {}
+        soon: list[Inserted] = []
+        for made, now in (
+            self._insert(connection, definitions, late=late) if tries else ()
+        ):
+            put.update([(each.definition.id, each.definition) for each in made])
+            soon += _read_soon(made, now)
+        if len(put) < len(definitions):
+            others = [each for each in definitions if each.id not in put]
+            known = self._live(connection, [each.id for each in others])
+            stored = self._put_over(connection, known, others, late=late)
+            put.update((each.id, each) for each in stored)
+        return [put[each.id] for each in definitions], soon
+
+    def _insert(
+        self, connection: Connection, given: Sequence[TaskDefinition], *, late: bool
+    ) -> Iterator[tuple[Sequence[Inserted], datetime]]:
+        """Insert those whose ids neither are nor were stored, nor are remembered.
+
+        Nothing is inserted that is not asked for.
+
+        Yields:
+            What was inserted by one statement, and when.
+        """
+        soon = self._dialect.hint_within(connection, late=late)
+        terms = {"is_late": late, "late": LATE_AFTER, "hint_within": soon}
+        new = [each for each in given if each.revision is None]
+        # One order for all nodes, so that none waits for another in a circle.
+        new.sort(key=attrgetter("id.int"))
+        with closing(self._batches(new)) as batches:
+            for batch in batches:
+                [row] = self._statements.execute(
+                    connection, _INSERT_NEW, {**terms, **batch.given}, batch.batches
+                )
+                yield batch.inserted(row.now, row.ids), row.now
+
+    def _batches(self, new: Sequence[TaskDefinition]) -> Generator[_Batch, None, None]:
+        """So many by one statement that it is not noticed what each of them costs.
+
+        Others are written down while the database is busy with one, in the context of
+        the caller: triggers of the user's may look into it.
+        """
+        parts = [
+            new[first : first + _LARGEST] for first in range(0, len(new), _LARGEST)
+        ]
+        batch = partial(_Batch, dialect=self._dialect)
+        batches: Iterator[_Batch] = map(batch, parts)
+        ahead = ThreadPoolExecutor(1, "go-scheduler-batches")
+        try:
+            # At the end of a program no thread can be started any more.
+            with suppress(RuntimeError):
+                if len(parts) > 1:
+                    batches = ahead.map(partial(copy_context().run, batch), parts)
+            yield from batches
+        finally:
+            ahead.shutdown(cancel_futures=True)
+
+    def _insert_one(self, given: TaskDefinition) -> Put | None:
+        """Insert one definition if its id is new: no transaction is begun for it."""
+        batch = _Batch([given], self._dialect)
+        terms = {"is_late": False, "late": LATE_AFTER, **batch.given}
+        [row] = self._statements.run(Lane.NEW, _INSERT_NEW, terms, batch.batches)
+        inserted = batch.inserted(row.now, row.ids)
+        self._remember(_read_soon(inserted, row.now))
+        if not inserted:
+            return None
+        return Put(definitions=[each.definition for each in inserted])
+
+    def _insert_and_start(self, firing: Firing, claimant: Claimant) -> Put | None:
+        """Insert one that fires at once and start its instance; None: it is not new."""
+        [fire_time] = firing.fire_times
+        new = changed(firing.definition, next_fire_time=firing.next_fire_time)
+        batch = _Batch([new], self._dialect)
+        id = uuid4()
+        fires = [(batch.keys[0], id, self._dialect.shard_of(id), fire_time)]
+        rows = self._statements.run(
+            Lane.NEW,
+            _INSERT_AND_START,
+            {"is_late": False, "late": LATE_AFTER, **start_terms(claimant)},
+            {**batch.batches, "f": fires},
+            # One that was done, and is repeated, finds an id that is not new.
+            repeatable=False,
+        )
+        if not rows:
+            return None
+        [row] = rows
+        [inserted] = batch.inserted(row.now, None)
+        if inserted.definition.completed_at is None:
+            self._remember([inserted])
+        times = (fire_time, fire_time)
+        started = started_at_once(id, inserted.definition, times, claimant, row)
+        before = changed(
+            inserted.definition, next_fire_time=fire_time, completed_at=None
+        )
+        return Put(definitions=[before], started=[started])
+
+    def _remember(self, inserted: Iterable[Inserted]) -> None:
+        """Let the loops find what they read soon."""
+        for each in inserted:
+            self._reader.remember(each.key, each.definition, each.contents)
 
     def _put_over(
         self,
@@ -119,51 +461,17 @@ class SQLPuts(SQLEdits):
         again = [remembered[each] for each in ids if each in remembered]
         self._tombstones.forget(connection, [each.id for each in again])
         last |= {each.id: each.revision for each in again}
-        made = [
-            rules.created(
-                each, how.now, revision=last.get(each.id, 0) + 1, owner=how.owner
-            )
-            for each in given
-        ]
-        self._write(connection, made, how)
-        return {each.id: each for each in made}
-
-    def _write(
-        self, connection: Connection, made: Sequence[TaskDefinition], how: _How
-    ) -> None:
-        """Write definitions and their contents, each by one statement.
-
-        It is one statement for what it returns; otherwise it would be one for each.
-        """
-        keys = new_ids(len(made))
-        rows = [
-            {
-                **write_definition(each),
-                **_moment(each, how),
-                "paused": each.paused,
-                "note": each.note,
-                "paused_at": each.paused_at,
-                "key": key,
-                "id": each.id,
-                "shard": self._dialect.shard_of(key),
-                "created_at": how.now,
-            }
-            for key, each in zip(keys, made, strict=True)
-        ]
-        new = self._dialect.insert(definitions).on_conflict_do_nothing(
-            index_elements=[definitions.c.id],
-            index_where=definitions.c.deleted_at.is_(None),
+        batch = _Batch(given, self._dialect, last, how.owner)
+        terms = {"is_late": how.late, "late": LATE_AFTER, "owner": how.owner}
+        # Others hear of it with what is replaced.
+        terms |= {"hint_within": None, **batch.given}
+        [row] = self._statements.execute(
+            connection, _INSERT_AGAIN, terms, batch.batches
         )
-        inserted = connection.execute(new.returning(definitions.c.id), rows)
-        if len(inserted.all()) < len(made):
+        if row.ids is not None:
             raise Overtaken
-        connection.execute(
-            insert(contents).returning(contents.c.key),
-            [
-                {"key": key, **self._dialect.write_contents(each)}
-                for key, each in zip(keys, made, strict=True)
-            ],
-        )
+        made = [each.definition for each in batch.inserted(row.now, None)]
+        return {each.id: each for each in made}
 
     def _last_revisions(
         self, connection: Connection, ids: Collection[UUID]
@@ -227,15 +535,6 @@ class SQLPuts(SQLEdits):
             completed_at=written.completed_at,
         )
 
-    def _discard(self, connection: Connection, row: Row[Any]) -> None:
-        """Remove what is to come by the former trigger, and skip what has passed."""
-        execute, theirs = self._execute(connection), {"k": [(row.key,)]}
-        execute(REMOVE_UNUSED, {"latest": LATEST}, theirs)
-        execute(SKIP_UNUSED, {"earliest": EARLIEST, "reason": rules.EDITED}, theirs)
-        # It may be gone when the other trigger fires.
-        execute(NOTE_BEGUN, {"latest": LATEST}, theirs)
-        free_slots(execute, [row.slot])
-
     def _record(
         self, connection: Connection, row: Row[Any], skipped: Skipped, now: datetime
     ) -> None:
@@ -258,28 +557,6 @@ class SQLPuts(SQLEdits):
             skipped_reason=skipped.reason,
         )
         connection.execute(record)
-
-    def _follow(
-        self, connection: Connection, row: Row[Any], new: TaskDefinition
-    ) -> None:
-        """Give open instances the columns that have changed."""
-        columns = write_definition(new)
-        changed = {name for name in columns if columns[name] != getattr(row, name)}
-        follows = changed.intersection(_FOLLOWING)
-        excludes = changed.intersection(_EXCLUDING)
-        execute, theirs = self._execute(connection), {"k": [(row.key,)]}
-        # Instances that nothing changes for are not locked: they go on meanwhile.
-        if follows or excludes:
-            execute(LOCK_OPEN, {}, theirs)
-        if follows:
-            moves = bool(follows & {"queue", "priority"})
-            terms = {name: columns[name] for name in _FOLLOWING}
-            execute(FOLLOW, {**terms, "moves": moves}, theirs)
-        if "queue" in follows:
-            execute(FREE_UNSTARTED, {}, theirs)
-        if excludes:
-            execute(LET_GO, {}, theirs)
-            execute(EXCLUDE, {}, {**theirs, "x": kinds(new)})
 
     def _keep(
         self,

@@ -26,8 +26,7 @@ from go_scheduler.stores.findings import (
     TABLE_MISSING,
     well,
 )
-from go_scheduler.stores.migrations.history import history
-from go_scheduler.stores.migrations.version import read_revisions
+from go_scheduler.stores.migrations.history import history, read_revisions
 from go_scheduler.stores.sql.tables import indexes, is_on, metadata
 
 if TYPE_CHECKING:

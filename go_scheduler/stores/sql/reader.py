@@ -193,15 +193,14 @@ class Reader:
     def claimed(
         self, lane: Lane, rows: Sequence[Any], *, with_contents: bool = False
     ) -> list[TaskInstance]:
-        """The instances of rows of ``BOTH``, which are claimed and have not ended.
+        """The instances of rows that are claimed and have not ended.
 
         What was not read with them is read now.
 
         Args:
             lane: Whose connections are used.
-            rows: The rows.
-            with_contents: Whether they are of ``ALL``. Contents that are there are not
-                remembered.
+            rows: Of ``INSTANCE`` and ``DEFINITION``.
+            with_contents: Whether they have ``CONTENTS`` too, which are not remembered.
         """
         distinct = {
             number: row for row in rows if (number := _number(row[1])) is not None

@@ -1,42 +1,43 @@
-"""How SQL stores go over what is parked, and have what has failed run again."""
+"""How SQL stores go over what is parked, and have what has failed run again.
+
+Whoever goes over what is parked waits for no row that somebody else has locked: whoever
+does while it has a slot locked might be waited for in a circle.
+"""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from uuid import UUID, uuid4
 
 from sqlalchemy import bindparam, text
 
 from go_scheduler.policies import Overlap
-from go_scheduler.stores.base import InstanceStore
+from go_scheduler.stores import rules
 from go_scheduler.stores.messages import Reviewed
-from go_scheduler.stores.rules import LOCK
 from go_scheduler.stores.sql.database import Lane
+from go_scheduler.stores.sql.edits import batch_of, free_slots
 from go_scheduler.stores.sql.lists import BOTH
-from go_scheduler.stores.sql.locks import IDS, SEEN, Behind, ParkedInstances, batch_of
 from go_scheduler.stores.sql.runs import NOT_ELSEWHERE
-from go_scheduler.stores.sql.statement import Statement
+from go_scheduler.stores.sql.statement import SQLPart, Statement
 from go_scheduler.stores.sql.tables import definitions, instances
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
-    from uuid import UUID
+    from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 
     from sqlalchemy import Connection
     from sqlalchemy.sql.selectable import TextualSelect
 
     from go_scheduler.models import TaskInstance
-    from go_scheduler.stores.sql.database import Database
-    from go_scheduler.stores.sql.reader import Reader
-    from go_scheduler.stores.sql.statement import Statements
-    from go_scheduler.stores.sql.tables import Dialect
+    from go_scheduler.stores.sql.statement import Execute
 
-Found = TypeVar("Found")
-
-_PARKED = text("SELECT id FROM task_instances WHERE parked AND NOT frozen LIMIT 1")
+_ANY_PARKED = text("SELECT id FROM task_instances WHERE parked AND NOT frozen LIMIT 1")
+_NOW = bindparam("now", type_=instances.c.due_at.type)
+_OF_PARKED = instances.c.slot, instances.c.id
 # Each name is looked up behind the one before: as many look-ups as there are names,
 # however many instances are parked under one.
-_TURNS = """
+FIND_TURNS = text("""
 WITH RECURSIVE names (name) AS (
   SELECT min(slot) FROM task_instances WHERE parked AND NOT frozen AND slot > :after
   UNION ALL
@@ -53,9 +54,10 @@ SELECT names.name AS slot,
          SELECT 1 FROM task_slots AS s JOIN task_instances AS h ON h.id = s.instance_id
           WHERE s.name = names.name AND h.completed_at IS NULL)
  ORDER BY names.name LIMIT :limit
-"""
+""").columns(*_OF_PARKED)
 # Their slot is taken, or one of their own has had it when they were due.
-_UNDECIDED = """
+FIND_UNDECIDED = (
+    text("""
 SELECT t.slot, t.id FROM task_instances AS t
  WHERE t.parked AND NOT t.frozen AND t.overlap IS NOT NULL AND t.due_at <= :now
    AND t.slot > :after
@@ -67,11 +69,10 @@ SELECT t.slot, t.id FROM task_instances AS t
            WHERE h.id = t.behind AND h.definition_key = t.definition_key
              AND h.completed_at >= t.due_at))
  ORDER BY t.slot, t.due_at, t.execute_at, t.id LIMIT :limit
-"""
-_NOW = bindparam("now", type_=instances.c.due_at.type)
-_OF_PARKED = instances.c.slot, instances.c.id
-FIND_TURNS = text(_TURNS).columns(*_OF_PARKED)
-FIND_UNDECIDED = text(_UNDECIDED).bindparams(_NOW).columns(*_OF_PARKED)
+""")
+    .bindparams(_NOW)
+    .columns(*_OF_PARKED)
+)
 
 
 class Walk:
@@ -99,36 +100,244 @@ class Walk:
         return {row.id: row.slot for row in rows}, after != self._after
 
 
-_FAILED = Statement(
-    f"""
+_IDS = "(SELECT x.id FROM batch AS x (id uuid))"
+_READ = (
+    *("id", "definition_key", "slot", "overlap", "due_at", "execute_at", "behind"),
+    *("backfilled", "cancel_requested", "started_at", "waits", "completed_at"),
+)
+
+
+def _instances(
+    where: str, *, index: str = "task_instances_pkey", lock: bool = True
+) -> Statement:
+    """Reads instances in their turn, and locks those that nobody else has locked."""
+    return Statement(f"""
+SELECT {", ".join(f"t.{each}" for each in _READ)}, now() AS now
+  FROM task_instances@{index} AS t
+ WHERE {where}
+ ORDER BY t.due_at, t.execute_at, t.id{" FOR UPDATE OF t SKIP LOCKED" if lock else ""}
+""")
+
+
+_SEEN = _instances(f"t.id IN {_IDS}", lock=False)
+_IS_PARKED = f"""t.id IN {_IDS}
+   AND t.parked AND NOT t.frozen AND t.completed_at IS NULL"""
+_PARKED = _instances(_IS_PARKED)
+_UNDECIDED = _instances(f"{_IS_PARKED}\n   AND t.overlap IS NOT NULL")
+_HOLDERS = _instances(f"t.id IN {_IDS} AND t.completed_at IS NULL")
+_WAITING_IN_SLOTS = _instances(
+    f"""t.definition_key IN {_IDS}
+   AND t.completed_at IS NULL AND t.outcome IS NULL AND t.parked
+   AND t.overlap IS NULL""",
+    index="task_instances_open_idx",
+)
+_NAMES = "(SELECT n.name FROM batch AS n (name text))"
+_SLOTS = Statement(f"""
+SELECT name, instance_id FROM task_slots@task_slots_pkey
+ WHERE name IN {_NAMES} FOR UPDATE SKIP LOCKED
+""")
+_HOLD = Statement("""
+INSERT INTO task_slots (name, instance_id)
+SELECT n.name, CAST(:holder AS uuid) FROM batch AS n (name text) WHERE true
+ON CONFLICT DO NOTHING
+RETURNING name
+""")
+_LET_GO_OF = Statement(f"""
+DELETE FROM task_slots@task_slots_pkey AS s
+ WHERE s.name IN {_NAMES} AND s.instance_id = CAST(:holder AS uuid)
+RETURNING name
+""")
+
+
+def _change(values: str, batch: str = "x (id uuid)") -> Statement:
+    return Statement(f"""
+UPDATE task_instances@task_instances_pkey AS t
+   SET {values}
+  FROM batch AS {batch}
+ WHERE t.id = x.id
+RETURNING t.id
+""")
+
+
+# An earlier time would lie below the bound of every scan.
+_LET_GO_ON = _change("parked = false, claimable_at = greatest(t.due_at, now())")
+_ACCEPT = _change("overlap = NULL")
+_SKIP = _change(
+    """parked = false, outcome = 'skipped', completed_at = now(),
+       skipped_first = coalesce(t.fire_time, t.execute_at),
+       skipped_last = coalesce(t.fire_time, t.execute_at), skipped_count = 1,
+       skipped_reason = x.reason""",
+    "x (id uuid, reason text)",
+)
+_ASK_TO_STOP = _change("cancel_requested = true")
+_END = _change("outcome = 'cancelled', completed_at = now(), claimable_at = NULL")
+
+
+# The key of a definition, and whether it is of what was backfilled of that.
+_Class: TypeAlias = "tuple[UUID, bool]"
+
+
+class Behind(NamedTuple):
+    """Parked instances by how one of their own was, behind whom they were parked.
+
+    Attributes:
+        met: The ids of those for which it has ended, and not before they were due.
+        open: The ids of those for which it has not ended.
+    """
+
+    met: Set[UUID]
+    open: Set[UUID]
+
+
+class ParkedInstances:
+    """Instances that are parked, in a transaction that goes over them.
+
+    Args:
+        execute: Executes a statement in that transaction.
+        names: Those of their slots, by their ids.
+        behind: Behind whom they were parked.
+
+    Attributes:
+        skipped: Why they were skipped, by their ids.
+        replaced: What is to stop for their sake, by the ids of that.
+    """
+
+    def __init__(
+        self, execute: Execute, names: Mapping[UUID, str], behind: Behind
+    ) -> None:
+        self._execute = execute
+        self._names = names
+        self._behind = behind
+        self.skipped: dict[UUID, str] = {}
+        self.replaced: dict[UUID, Any] = {}
+
+    def let_go_on(self) -> Sequence[UUID]:
+        """Make them claimable, but for those that are locked; answer which.
+
+        What has yet to be decided on stays parked.
+        """
+        parked = self._read(_PARKED, self._names)
+        free = [row for row in parked if not self._has_met(row)]
+        # Nobody is to find a slot taken by one that has ended.
+        free_slots(self._execute, (row.slot for row in free))
+        ids = [row.id for row in free]
+        self._change(_LET_GO_ON, ids)
+        return ids
+
+    def decide(self) -> int:
+        """Decide on them, but for those that are locked; answer on how many."""
+        # Whoever has locked the slots decides on what waits for them, and nobody else.
+        names = sorted({*self._names.values()})
+        slots = self._execute(_SLOTS, {}, {"n": [(each,) for each in names]})
+        holding = {row.name: row.instance_id for row in slots}
+        # What is free of the others is taken until all is decided. What is being taken
+        # by somebody else is short: a start is one statement.
+        nobody = {"holder": uuid4()}
+        others = [(each,) for each in names if each not in holding]
+        free = self._execute(_HOLD, nobody, {"n": others}) if others else ()
+        holding |= {row.name: nobody["holder"] for row in free}
+        holders = {row.id: row for row in self._read(_HOLDERS, holding.values())}
+        # CockroachDB has no plan that looks up rows by two batches. What is in another
+        # slot by now is left for the next time.
+        mine = [id for id, name in self._names.items() if name in holding]
+        found = [row for row in self._read(_UNDECIDED, mine) if row.slot in holding]
+        met = {row.id for row in found if self._has_met(row, holding[row.slot])}
+        rows = [row for row in found if holding[row.slot] in holders or row.id in met]
+        waiting: dict[_Class, list[UUID]] = defaultdict(list)
+        for row in self._read(_WAITING_IN_SLOTS, {row.definition_key for row in rows}):
+            waiting[_class_of(row)].append(row.id)
+        accepted = [
+            row.id
+            for row in rows
+            if self._waits(
+                row,
+                holders.get(holding[row.slot]),
+                waiting[_class_of(row)],
+                met=row.id in met,
+            )
+        ]
+        self._change(_ACCEPT, accepted)
+        if self.skipped:
+            self._execute(_SKIP, {}, {"x": [*self.skipped.items()]})
+        self._stop()
+        if free:
+            self._execute(_LET_GO_OF, nobody, {"n": [(row.name,) for row in free]})
+        return len(rows)
+
+    def _has_met(self, row: Any, holder: UUID | None = None) -> bool:
+        """Whether it was due and undecided beside one of its own that has ended."""
+        if row.overlap is None or row.due_at > row.now:
+            return False
+        # Who had not ended at the look held the slot.
+        ended_since = row.id in self._behind.open and holder != row.behind
+        return row.id in self._behind.met or ended_since
+
+    def _waits(
+        self, row: Any, holder: Any | None, waiting: list[UUID], *, met: bool
+    ) -> bool:
+        """Decide on one; true: it waits."""
+        runs = holder is not None and holder.definition_key == row.definition_key
+        fate = rules.fate_of(
+            Overlap(row.overlap), runs=runs or met, waiting=tuple(waiting)
+        )
+        for each in fate.replaced:
+            self.skipped[each] = rules.REPLACED
+            waiting.remove(each)
+        if fate.stops and runs and holder is not None and not holder.cancel_requested:
+            self.replaced[holder.id] = holder
+        if fate.reason is not None:
+            self.skipped[row.id] = fate.reason
+            return False
+        waiting.append(row.id)
+        return True
+
+    def _stop(self) -> None:
+        asked = {
+            id
+            for id, row in self.replaced.items()
+            # Whoever ends one that its trigger waits for says when that fires next.
+            if row.started_at is not None or row.waits
+        }
+        self._change(_ASK_TO_STOP, asked)
+        ended = self.replaced.keys() - asked
+        self._change(_END, ended)
+        free_slots(self._execute, (self.replaced[each].slot for each in ended))
+
+    def _read(self, statement: Statement, ids: Iterable[UUID]) -> Sequence[Any]:
+        """The rows of a statement that nobody else has locked."""
+        return self._execute(statement, {}, {"x": batch_of(ids)})
+
+    def _change(self, statement: Statement, ids: Collection[UUID]) -> None:
+        if ids:
+            self._execute(statement, {}, {"x": batch_of(ids)})
+
+
+def _class_of(row: Any) -> _Class:
+    """With which others of its definition one is decided on."""
+    return row.definition_key, row.backfilled is not None
+
+
+_FAILED = Statement(f"""
 SELECT t.id, t.definition_key, t.backfilled,
        t.fire_time IS NOT NULL AND t.backfilled IS NULL AS fired
   FROM task_instances@task_instances_pkey AS t
- WHERE t.id IN {IDS} AND t.outcome = 'failed'
+ WHERE t.id IN {_IDS} AND t.outcome = 'failed'
  ORDER BY t.execute_at DESC, t.id DESC FOR UPDATE OF t
-""",
-    ("id", "definition_key", "backfilled", "fired"),
-)
-_DEFINITIONS = Statement(
-    f"""
-SELECT d.key, d.id, d.waits, d.slot FROM task_definitions@task_definitions_pkey AS d
- WHERE d.key IN {IDS} AND d.deleted_at IS NULL
+""")
+_DEFINITIONS = Statement(f"""
+SELECT d.key AS d_key, d.id AS d_id, d.waits AS d_waits, d.slot AS d_slot
+  FROM task_definitions@task_definitions_pkey AS d
+ WHERE d.key IN {_IDS} AND d.deleted_at IS NULL
  ORDER BY d.key FOR UPDATE OF d
-""",
-    ("d_key", "d_id", "d_waits", "d_slot"),
-)
-_AWAITED = Statement(
-    f"""
+""")
+_AWAITED = Statement(f"""
 SELECT t.definition_key FROM task_instances@task_instances_open_idx AS t
- WHERE t.definition_key IN {IDS} AND t.completed_at IS NULL AND t.outcome IS NULL
+ WHERE t.definition_key IN {_IDS} AND t.completed_at IS NULL AND t.outcome IS NULL
    AND t.fire_time IS NOT NULL AND t.backfilled IS NULL
-""",
-    ("definition_key",),
-)
+""")
 # As new ones that are due. Somebody wants them to run: they wait for their turn,
 # whatever runs. Of a definition that waits for the end, none fires before.
-_REOPEN = Statement(
-    f"""
+_REOPEN = Statement(f"""
 WITH awaits AS (
   UPDATE task_definitions@task_definitions_pkey AS d
      SET next_fire_time = NULL, completed_at = NULL
@@ -150,24 +359,18 @@ made AS (
    WHERE t.id = x.id AND d.key = t.definition_key
   RETURNING t.id, t.claimable_at)
 SELECT id, notified(made, claimable_at, i) AS hinted FROM made
-""",
-    ("id", "hinted"),
-)
+""")
 
 
-class SQLReviewing(InstanceStore):
+class SQLReviewing(SQLPart):
     """Goes over what is parked. Reads are not part of what is written by them."""
 
-    _database: Database
-    _dialect: Dialect
-    _reader: Reader
-    _statements: Statements
     _turns: Walk
     _undecided: Walk
 
     def review_parked(self, *, limit: int) -> Reviewed:
         """Go over what is parked."""
-        if not self._look(lambda connection: connection.execute(_PARKED).all()):
+        if not self._look(lambda connection: connection.execute(_ANY_PARKED).all()):
             return Reviewed()
         # First: whose slot is free by now may have been due beside one of its own.
         decided, undecided_left = self._decide(limit)
@@ -233,13 +436,8 @@ class SQLReviewing(InstanceStore):
             open={row.id for row, other in pairs if other.completed_at is None},
         )
 
-    def _look(self, read: Callable[[Connection], Found]) -> Found:
-        return self._database.run(
-            Lane.BY_TIME, lambda connection: self._dialect.past_locks(connection, read)
-        )
-
     def _seen(self, ids: Iterable[UUID]) -> Sequence[Any]:
-        return self._statements.read(Lane.BY_TIME, SEEN, {}, {"x": batch_of(ids)})
+        return self._statements.read(Lane.BY_TIME, _SEEN, {}, {"x": batch_of(ids)})
 
     def _instances(self, ids: Collection[UUID]) -> Sequence[TaskInstance]:
         if not ids:
@@ -287,7 +485,7 @@ class SQLReviewing(InstanceStore):
 
 def _slot(row: Any, of: Any) -> str | None:
     """The slot of an instance, beside the row of its definition."""
-    if of.d_slot is not None and of.d_slot.startswith(LOCK):
+    if of.d_slot is not None and of.d_slot.startswith(rules.LOCK):
         return str(of.d_slot)
     if row.backfilled is not None:
         return None if row.backfilled == Overlap.ALLOW.value else str(of.d_id)

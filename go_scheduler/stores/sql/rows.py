@@ -206,38 +206,31 @@ def _read_ids(values: Sequence[str] | None) -> Sequence[UUID] | None:
     return None if values is None else [UUID(each) for each in values]
 
 
-class Object(TypeDecorator[Any]):
-    """A JSON object: written as text, for no JSON type keeps every number as it is."""
-
-    impl = Text
-    cache_ok = True
-
-    def process_result_value(
-        self, value: object, dialect: Dialect
-    ) -> FrozenObject | Unreadable | None:
-        """The object, read-only."""
-        if value is None:
-            return None
-        try:
-            return read_object(str(value))
-        except (ValueError, RecursionError):
-            return UNREADABLE
-
-
 class Value(TypeDecorator[Any]):
-    """A JSON value of any kind, as text; written as text, and read as the value."""
+    """A JSON value of any kind: written as text, and read as the value, read-only.
+
+    No JSON type of a database keeps every number as it is.
+    """
 
     impl = Text
     cache_ok = True
+    _read = staticmethod(read_frozen)
 
-    def process_result_value(self, value: object, dialect: Dialect) -> object:
+    def process_result_value(self, value: object, dialect: Dialect) -> Any:
         """The value, read-only."""
         if value is None:
             return None
         try:
-            return read_frozen(str(value))
+            return self._read(str(value))
         except (ValueError, RecursionError):
             return UNREADABLE
+
+
+class Object(Value):
+    """A JSON object."""
+
+    cache_ok = True
+    _read = staticmethod(read_object)
 
 
 def write_policies(definition: TaskDefinition) -> str:
@@ -344,23 +337,6 @@ _FIELDS = {each.name: each for each in fields(TaskDefinition)}
 _DEFAULTS = tuple(_FIELDS[each].default for each in _READERS)
 
 
-DEFINITION_COLUMNS = (
-    "key",
-    "id",
-    "queue",
-    "priority",
-    "expire_after",
-    "next_fire_time",
-    "paused",
-    "note",
-    "paused_at",
-    "completed_at",
-    "revision",
-    "named",
-    "owner",
-)
-"""The columns of a definition that are read back, as ``DefinitionRow`` has them."""
-
 EARLIEST = datetime.min.replace(tzinfo=UTC)
 LATEST = datetime.max.replace(tzinfo=UTC)
 """Stands for a time that cannot be read: most of them are later than any that can."""
@@ -395,6 +371,9 @@ class DefinitionRow(NamedTuple):
     revision: Any
     named: Any
     owner: Any
+
+
+DEFINITION_COLUMNS = DefinitionRow._fields
 
 
 class Contents(NamedTuple):

@@ -12,15 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 from go_scheduler.errors import StoreError
 from go_scheduler.models import RUNS_KEPT, Cancelled, Outcome, TaskInstance
-from go_scheduler.stores.base import InstanceStore
 from go_scheduler.stores.messages import Answer
 from go_scheduler.stores.sql.database import LATE_AFTER, LATE_WHEN_JOINED, Lane
 from go_scheduler.stores.sql.reader import as_parked, readable_claims
 from go_scheduler.stores.sql.rows import LATEST
 from go_scheduler.stores.sql.statement import (
-    CLAIMED,
     DEFINITION,
     INSTANCE,
+    SQLPart,
     Statement,
     Write,
 )
@@ -38,9 +37,7 @@ if TYPE_CHECKING:
         Renewal,
         RunOutcome,
     )
-    from go_scheduler.stores.sql.reader import Reader
-    from go_scheduler.stores.sql.statement import Statements, Terms
-    from go_scheduler.stores.sql.tables import Dialect
+    from go_scheduler.stores.sql.statement import Terms
 
 _OWNED = """t.id = x.id AND t.attempt = x.attempt
      AND t.completed_at IS NULL AND t.claimed_by IS NOT NULL"""
@@ -58,22 +55,23 @@ def lease_of(row: str) -> str:
 
 # Rows of a batch that can be written though somebody else has locked the others, and
 # those that are still as they were.
-_CLAIMED_FREE = Statement(
-    """
+_CLAIMED_FREE = Statement("""
 SELECT id FROM task_instances@task_instances_pkey
  WHERE id IN (SELECT x.id FROM batch AS x (id uuid))
  ORDER BY id FOR NO KEY UPDATE SKIP LOCKED
-""",
-    ("id",),
-)
-_CLAIMED_CURRENT = Statement(
-    f"""
+""")
+_CLAIMED_CURRENT = Statement(f"""
 SELECT t.id
   FROM batch AS x (id uuid, attempt bigint)
   JOIN task_instances@task_instances_pkey AS t ON {_OWNED}
-""",
-    ("id",),
-)
+""")
+
+
+def _write(sql: str, *, apart: bool = False) -> Write:
+    """Changes instances whose claims are current."""
+    statement = Statement(sql)
+    return Write(statement, free=_CLAIMED_FREE, current=_CLAIMED_CURRENT, apart=apart)
+
 
 _OF_DEFINITION = f"""
 SELECT {INSTANCE},
@@ -82,9 +80,8 @@ SELECT {INSTANCE},
                    ON d.key = t.definition_key
 """
 # What has to have a slot, and has not started, comes back as it is.
-_START = Write(
-    Statement(
-        f"""
+_START = _write(
+    f"""
 WITH t AS (
   UPDATE task_instances@task_instances_pkey AS t
      SET runs = t.runs + CASE WHEN t.started_at IS NULL AND t.slot IS NULL
@@ -98,10 +95,6 @@ WITH t AS (
     FROM batch AS x (id uuid, attempt bigint)
    WHERE {_OWNED}
   RETURNING {INSTANCE}){_OF_DEFINITION}""",
-        CLAIMED,
-    ),
-    free=_CLAIMED_FREE,
-    current=_CLAIMED_CURRENT,
     apart=True,
 )
 
@@ -127,9 +120,8 @@ def kept_if(condition: str) -> str:
 # much as tried: a wait for a slot is one for another statement of this kind, and as all
 # take them in one order, none is for another in a circle. Who loses that has to know of
 # the other one, which its snapshot need not show: an update reads the row as it is.
-_START_IN_SLOTS = Write(
-    Statement(
-        f"""
+_START_IN_SLOTS = _write(
+    f"""
 WITH mine AS MATERIALIZED (
   SELECT t.id, t.slot, t.priority, t.due_at, t.execute_at
     FROM batch AS x (id uuid, attempt bigint)
@@ -168,10 +160,6 @@ t AS (
             FROM mine AS m JOIN has ON has.name = m.slot) AS mine
    WHERE t.id = mine.id
   RETURNING {INSTANCE}){_OF_DEFINITION}""",
-        CLAIMED,
-    ),
-    free=_CLAIMED_FREE,
-    current=_CLAIMED_CURRENT,
     apart=True,
 )
 
@@ -181,9 +169,7 @@ _STEP = """CASE WHEN t.start_by IS NULL
                          WHEN t.accepted_at IS NULL THEN 1 ELSE 2 END"""
 # Only the first acceptance counts.
 _ACCEPTED_BEFORE = f"x.step = 2 AND {_STEP} = 2"
-_RENEW = Write(
-    Statement(
-        f"""
+_RENEW = _write(f"""
 UPDATE task_instances@task_instances_pkey AS t
    SET expires_at = CASE WHEN {_ACCEPTED_BEFORE} THEN t.expires_at
            WHEN x.step > 0 AND x.step >= {_STEP}
@@ -207,12 +193,7 @@ UPDATE task_instances@task_instances_pkey AS t
  WHERE {_OWNED}
    AND (x.step < 2 OR t.accepted_at IS NULL OR coalesce(x.worker = t.worker, true))
 RETURNING t.id, t.cancel_requested
-""",
-        ("id", "cancel_requested"),
-    ),
-    free=_CLAIMED_FREE,
-    current=_CLAIMED_CURRENT,
-)
+""")
 
 
 def _freed(condition: str, rows: str = "ended") -> str:
@@ -225,9 +206,7 @@ freed AS (
   RETURNING s.name)"""
 
 
-_RELEASE = Write(
-    Statement(
-        f"""
+_RELEASE = _write(f"""
 WITH released AS (
   UPDATE task_instances@task_instances_pkey AS t
      SET claimed_by = NULL, expires_at = NULL, started_at = NULL,
@@ -242,12 +221,7 @@ WITH released AS (
    WHERE {_OWNED}
   RETURNING t.id, t.slot, t.runs),{_freed("e.runs = 0", "released")}
 SELECT id FROM released
-""",
-        ("id",),
-    ),
-    free=_CLAIMED_FREE,
-    current=_CLAIMED_CURRENT,
-)
+""")
 
 # The first success wins, of whichever attempt.
 _MAY_FINISH = """t.id = x.id
@@ -297,11 +271,10 @@ kept AS (
   ON CONFLICT DO NOTHING
   RETURNING instance_id)"""
 # A definition that waits for the end of an instance is written with it.
-_FINISH_FREE = Statement(
-    """
+_FINISH_FREE = Statement("""
 WITH t AS MATERIALIZED (
   SELECT id, definition_key,
-         waits AND id IN (SELECT x.id FROM batch AS x (id uuid, outcome word)
+         waits AND id IN (SELECT x.id FROM batch AS x (id uuid, outcome text)
                            WHERE x.outcome IS NOT NULL) AS goes_on
     FROM task_instances@task_instances_pkey
    WHERE id IN (SELECT x.id FROM batch AS x (id uuid))
@@ -311,17 +284,12 @@ d AS MATERIALIZED (
    WHERE key IN (SELECT definition_key FROM t WHERE goes_on)
    ORDER BY key FOR NO KEY UPDATE SKIP LOCKED)
 SELECT id FROM t WHERE NOT goes_on OR definition_key IN (SELECT key FROM d)
-""",
-    ("id",),
-)
-_FINISH_CURRENT = Statement(
-    f"""
+""")
+_FINISH_CURRENT = Statement(f"""
 SELECT t.id
-  FROM batch AS x (id uuid, attempt bigint, outcome word)
+  FROM batch AS x (id uuid, attempt bigint, outcome text)
   JOIN task_instances@task_instances_pkey AS t ON {_MAY_FINISH}
-""",
-    ("id",),
-)
+""")
 
 
 # An instance that had failed has moved its definition on, and waits for nothing any
@@ -334,7 +302,7 @@ def _finish(*, in_full: bool = False, results: bool = False) -> Write:
             not succeed. What all have succeeded without a slot pays nothing for it.
         results: Whether any has a result, or what its client says.
     """
-    in_any_case = "id uuid, attempt bigint, outcome word, started_at timestamptz"
+    in_any_case = "id uuid, attempt bigint, outcome text, started_at timestamptz"
     if in_full:
         batch = f"""{in_any_case},
                      next_at timestamptz, retry_in duration, hung boolean, error text"""
@@ -381,7 +349,7 @@ WITH {_PRIOR if in_full else ""}ended AS (
   RETURNING t.id, t.definition_key, t.waits, x.next_at{returns}),{parts}
 SELECT id FROM ended
 """
-    return Write(Statement(sql, ("id",)), free=_FINISH_FREE, current=_FINISH_CURRENT)
+    return Write(Statement(sql), free=_FINISH_FREE, current=_FINISH_CURRENT)
 
 
 _FINISH = _finish()
@@ -393,27 +361,23 @@ _FINISH_IN_FULL = _finish(in_full=True, results=True)
 # pause or an edit knows that it has begun. The columns ``follow_up`` and
 # ``keeps_result`` are not written yet.
 _DELETE_SUCCESSES = Write(
-    Statement(
-        f"""
+    Statement(f"""
 WITH ended AS (
   DELETE FROM task_instances@task_instances_pkey AS t
-   USING batch AS x (id uuid, attempt bigint, outcome word, next_at timestamptz)
+   USING batch AS x (id uuid, attempt bigint, outcome text, next_at timestamptz)
    WHERE {_OWNED} AND t.attempt = 1
      AND t.error IS NULL AND t.key IS NULL AND t.slot IS NULL
      AND ({COMING}) IS NOT TRUE
      AND t.follow_up IS NULL AND t.keeps_result IS NOT TRUE
   RETURNING t.id, t.definition_key, t.waits, x.next_at),{_gone_on()}
 SELECT id FROM ended
-""",
-        ("id",),
-    ),
+"""),
     free=_FINISH_FREE,
     current=_FINISH_CURRENT,
 )
 
 # What is kept of an instance is the last runs only.
-_TRIM_RUNS = Statement(
-    """
+_TRIM_RUNS = Statement("""
 WITH old AS MATERIALIZED (
   SELECT instance_id, attempt
     FROM (SELECT instance_id, attempt, row_number() OVER (
@@ -424,23 +388,17 @@ WITH old AS MATERIALIZED (
 DELETE FROM task_runs@task_runs_pkey AS r USING old AS old
  WHERE r.instance_id = old.instance_id AND r.attempt = old.attempt
 RETURNING r.instance_id
-""",
-    ("instance_id",),
-)
+""")
 
 # In a transaction of the user's a lock of its own comes first. A row may have been
 # renewed since that began, and CockroachDB would have the whole of it repeated if a
 # statement read the row before it locks it.
-_LOCK_INSTANCES = Statement(
-    """
+_LOCK_INSTANCES = Statement("""
 SELECT id FROM task_instances@task_instances_pkey
  WHERE id IN (SELECT x.id FROM batch AS x (id uuid))
  ORDER BY id FOR NO KEY UPDATE
-""",
-    ("id",),
-)
-_CANCEL = Statement(
-    f"""
+""")
+_CANCEL = Statement(f"""
 WITH ended AS (
   UPDATE task_instances@task_instances_pkey AS t
      SET cancel_requested = t.cancel_requested OR t.started_at IS NOT NULL,
@@ -450,12 +408,10 @@ WITH ended AS (
     FROM batch AS x (id uuid, next_at timestamptz)
    WHERE t.id = x.id AND t.completed_at IS NULL
   RETURNING t.id, t.definition_key, t.waits, t.slot, t.outcome, x.next_at),{
-        _freed("e.outcome IS NOT NULL")
-    },{_gone_on(" AND e.outcome IS NOT NULL")}
+    _freed("e.outcome IS NOT NULL")
+},{_gone_on(" AND e.outcome IS NOT NULL")}
 SELECT id, outcome FROM ended
-""",
-    ("id", "outcome"),
-)
+""")
 
 
 def start_terms(claimant: Claimant) -> Terms:
@@ -499,12 +455,8 @@ def started_at_once(
     )
 
 
-class SQLRuns(InstanceStore):
+class SQLRuns(SQLPart):
     """Starts, renews, ends, gives back and cancels, each batch in one step."""
-
-    _statements: Statements
-    _reader: Reader
-    _dialect: Dialect
 
     def start_instances(
         self, claimant: Claimant, claims: Sequence[Claim]

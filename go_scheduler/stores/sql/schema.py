@@ -21,8 +21,13 @@ from sqlalchemy import exc, text
 from go_scheduler.clock import SystemClock
 from go_scheduler.errors import ConfigurationError, StoreError, StoreUnavailableError
 from go_scheduler.formatting import shown
-from go_scheduler.stores.migrations import version
-from go_scheduler.stores.migrations.history import history
+from go_scheduler.stores.migrations.history import (
+    CREATE_TABLE,
+    history,
+    read_revisions,
+    write_revision,
+    write_revision_sql,
+)
 from go_scheduler.stores.migrations.lock import MigrationLock, create_lock_table_sql
 from go_scheduler.stores.sql.database import Lane, Overtaken
 from go_scheduler.stores.sql.tables import metadata
@@ -102,7 +107,7 @@ class Schema:
 
     def _find(self, database: Database) -> str | None:
         """The revision that the database is at, unless it is none of ours."""
-        return history().recognise(database.run(Lane.BY_HAND, version.read_revisions))
+        return history().recognise(database.run(Lane.BY_HAND, read_revisions))
 
     def _command(self, found: str | None) -> str:
         since = "" if found is None else f" --since {found}"
@@ -155,12 +160,12 @@ class Schema:
         if self._dialect != "sqlite":
             _be_patient(connection)
         with _races_are_conflicts():
-            connection.execute(text(version.CREATE))
-            found = history().recognise(version.read_revisions(connection))
+            connection.execute(text(CREATE_TABLE))
+            found = history().recognise(read_revisions(connection))
             alembic = operations(connection)
             for script in history().after(found):
                 script.module.upgrade(alembic)
-                if not version.write_revision(
+                if not write_revision(
                     connection, script.revision, previous=found, lock=lock
                 ):
                     return
@@ -253,9 +258,9 @@ def schema_sql(dialect: str, *, since: str | None = None) -> str:
         return ""
     statements = [
         create_lock_table_sql(dialect),
-        version.CREATE,
+        CREATE_TABLE,
         sql_of(scripts, dialect),
-        version.write_revision_sql(head, previous=since),
+        write_revision_sql(head, previous=since),
     ]
     if dialect != "cockroachdb":  # where DDL commits whatever has begun
         statements = ["BEGIN", *statements, "COMMIT"]

@@ -16,7 +16,7 @@ The text is PostgreSQL's. What it says besides:
   other means than this package, and is out of all bounds.
 
 PostgreSQL and CockroachDB execute it as one statement. SQLite has no statement that
-changes two tables: see ``sqlite.steps``.
+changes two tables: see ``sqlite.executing``.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from sqlalchemy import column
 
+from go_scheduler.stores.sql.database import Lane
 from go_scheduler.stores.sql.rows import (
     CLAIMED_COLUMNS,
     DEFINITION_COLUMNS,
@@ -50,16 +51,15 @@ if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, Connection
     from sqlalchemy.engine import Dialect as Driver
 
-    from go_scheduler.stores.sql.database import Database, Lane, Result, Sweep
+    from go_scheduler.stores.sql.database import Classes, Database, Result, Sweep
+    from go_scheduler.stores.sql.edits import Tombstones
+    from go_scheduler.stores.sql.reader import Reader
     from go_scheduler.stores.sql.tables import Dialect
 
 Batch: TypeAlias = Sequence[Sequence[Any]]
 Terms: TypeAlias = Mapping[str, Any]
 Execute: TypeAlias = "Callable[..., Sequence[Any]]"
 """Executes a statement, with its terms and its batches, on one connection."""
-
-# The key of its definition is among an instance's own columns.
-_OTHERS = DEFINITION_COLUMNS[1:]
 
 
 def _listed(columns: Iterable[str]) -> str:
@@ -68,14 +68,10 @@ def _listed(columns: Iterable[str]) -> str:
 
 INSTANCE = _listed(f"t.{name}" for name in CLAIMED_COLUMNS)
 """The columns that are read of an instance that is claimed, as ``t``."""
-DEFINITION = _listed(f"d.{name} AS d_{name}" for name in _OTHERS)
-"""Those of its definition, as ``d``."""
+DEFINITION = _listed(f"d.{name} AS d_{name}" for name in DEFINITION_COLUMNS[1:])
+"""Those of its definition, as ``d``, whose key is among its own."""
 CONTENTS = _listed(f"c.{name} AS c_{name}" for name in ContentsRow._fields)
 """Those of the contents of that, as ``c``."""
-CLAIMED = (*CLAIMED_COLUMNS, *(f"d_{name}" for name in _OTHERS))
-"""The names of the first two."""
-ALL = (*CLAIMED, *(f"c_{name}" for name in ContentsRow._fields))
-"""The names of all three."""
 
 
 def of_shard(shard: object, shards: int) -> str:
@@ -124,13 +120,11 @@ class Statement:
 
     Attributes:
         sql: Its text, with named parameters.
-        returns: The names of the columns that come back.
         races: Whether somebody else may have inserted the same at this moment; it is
             tried again then.
     """
 
     sql: str
-    returns: tuple[str, ...]
     races: bool = False
 
     def columns(self, driver: Driver) -> Columns:
@@ -140,6 +134,14 @@ class Statement:
     def typed(self) -> list[ColumnElement[Any]]:
         """The columns that come back, with their types."""
         return [column(name, _TYPES.get(name)) for name in self.returns]
+
+    @cached_property
+    def returns(self) -> Sequence[str]:
+        """The names of the columns that come back."""
+        _, answer = parts_of(self.sql)[-1]
+        while (listed := list_of(answer)) == "*":
+            answer = answer[answer.index("(") + 1 :]
+        return [name_of(each) for each in items_of(listed)]
 
     @cached_property
     def batches(self) -> Mapping[str, Sequence[tuple[str, str]]]:
@@ -296,6 +298,33 @@ class Statements(ABC):
         """
 
 
+class SQLPart:
+    """What each part of a store works with."""
+
+    _database: Database
+    _dialect: Dialect
+    _statements: Statements
+    _reader: Reader
+    _classes: Classes
+    _tombstones: Tombstones
+    # Whether few instances of a definition may wait, as far as that is known.
+    _limited: dict[UUID, bool]
+
+    def _look(
+        self, read: Callable[[Connection], Result], lane: Lane = Lane.BY_TIME
+    ) -> Result:
+        """Read, though somebody else may have locked the rows."""
+        return self._database.run(
+            lane, lambda connection: self._dialect.past_locks(connection, read)
+        )
+
+    def _list(self, read: Callable[[Connection], Result]) -> Result:
+        """Read a list for users; it need not be of this very moment."""
+        return self._database.run(
+            Lane.BY_HAND, lambda connection: self._dialect.listed(connection, read)
+        )
+
+
 HIGHEST = 9_000_000_000_000_000_000
 """No attempt comes near it."""
 
@@ -314,3 +343,65 @@ def with_batches(
         return table(found[1], [_column(each) for each in found[2].split(",")])
 
     return _BATCH.sub(of, sql)
+
+
+ANSWER = ""
+"""The name of the statement behind the parts of a WITH."""
+RETURNING = re.compile(r"\bRETURNING\s+(.*)\Z", re.DOTALL)
+_PART = re.compile(r"\s*(\w+) AS (?:MATERIALIZED )?\(")
+_DEPTHS = {"(": 1, ")": -1}
+_SELECT = re.compile(r"\bSELECT (?:DISTINCT )?")
+
+
+def parts_of(sql: str) -> Sequence[tuple[str, str]]:
+    """The parts of a WITH by their names, and the statement behind it."""
+    parts: list[tuple[str, str]] = []
+    start = re.match(r"\s*WITH\b", sql)
+    while start is not None:
+        head = _PART.match(sql, start.end())
+        assert head is not None, sql
+        end = _end_of(sql, head.end())
+        parts.append((head[1], sql[head.end() : end]))
+        sql = sql[end + 1 :]
+        start = re.match(r"\s*,", sql)
+    return [*parts, (ANSWER, sql)]
+
+
+def _end_of(sql: str, position: int) -> int:
+    """Where the parenthesis ends that was opened before a position."""
+    depth = 1
+    signs = re.compile(r"[()]").finditer(sql, position)
+    while depth:
+        sign = next(signs)
+        depth += _DEPTHS[sign[0]]
+    return sign.start()
+
+
+def list_of(sql: str) -> str:
+    """What a statement returns or selects."""
+    if returning := RETURNING.search(sql):
+        return returning[1]
+    select = _SELECT.search(sql)
+    assert select is not None, sql
+    depth, start = 0, select.end()
+    for sign in re.finditer(r"[()]|\sFROM\b", sql[start:]):
+        depth += _DEPTHS.get(sign[0], 0)
+        if not depth and sign[0] not in _DEPTHS:
+            return sql[start : start + sign.start()]
+    return sql[start:]
+
+
+def items_of(listed: str) -> list[str]:
+    """The items of a list between commas, but for those within parentheses."""
+    found, depth, start = [], 0, 0
+    for sign in re.finditer(r"[(),]", listed):
+        depth += _DEPTHS.get(sign[0], 0)
+        if sign[0] == "," and not depth:
+            found.append(listed[start : sign.start()].strip())
+            start = sign.end()
+    return [*found, listed[start:].strip()]
+
+
+def name_of(item: str) -> str:
+    """The name of an item, which is its last word."""
+    return re.split(r"\s|\.", item)[-1]

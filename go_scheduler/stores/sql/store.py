@@ -1,29 +1,31 @@
 """The store of all SQL engines.
 
 What the loops call stands in ``firing``, ``claims``, ``runs``, ``reviewing`` and
-``cleanup``; what puts in anything new, in ``inserts``. What users call besides is in
-``puts``, ``edits``, ``additions`` and ``views``. Each module has its statements, and
-the methods that send them. In a transaction of the user's they are the same: see
-``join``.
+``cleanup``. What users call besides is in ``puts``, ``edits``, ``inserts`` and
+``views``. Each module has its statements, and the methods that send them. In a
+transaction of the user's they are the same: see ``join``.
 """
 
 from __future__ import annotations
 
 from copy import copy
 from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
+
+from sqlalchemy import Connection, event
+from sqlalchemy.orm import Session, scoped_session
 
 from go_scheduler.clock import SystemClock
-from go_scheduler.errors import StoreError
+from go_scheduler.errors import ConfigurationError, StoreError
 from go_scheduler.stores.base import TransactionalStore
-from go_scheduler.stores.sql.additions import SQLByHand
 from go_scheduler.stores.sql.claims import SQLClaims
-from go_scheduler.stores.sql.cleanup import SQLCleanup
-from go_scheduler.stores.sql.database import Classes, Lane
+from go_scheduler.stores.sql.cleanup import SHARDS, SQLCleanup, SQLNodes
+from go_scheduler.stores.sql.database import Classes, Database, Lane, Result
 from go_scheduler.stores.sql.edits import Tombstones
 from go_scheduler.stores.sql.firing import SQLFiring
 from go_scheduler.stores.sql.inserts import SQLInserts
-from go_scheduler.stores.sql.joined import JoinedDatabase, join, when_committed
-from go_scheduler.stores.sql.lists import BOTH, due_queues
+from go_scheduler.stores.sql.lists import BOTH
+from go_scheduler.stores.sql.puts import SQLPuts
 from go_scheduler.stores.sql.reader import Reader
 from go_scheduler.stores.sql.reviewing import (
     FIND_TURNS,
@@ -32,31 +34,27 @@ from go_scheduler.stores.sql.reviewing import (
     Walk,
 )
 from go_scheduler.stores.sql.runs import SQLRuns
-from go_scheduler.stores.sql.stats import SHARDS, SQLStats
 from go_scheduler.stores.sql.tables import definitions
 from go_scheduler.stores.sql.views import SQLReads
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Mapping
     from datetime import datetime, timedelta
-    from uuid import UUID
 
-    from sqlalchemy import Connection
+    from sqlalchemy.orm import SessionTransaction
 
     from go_scheduler.clock import Clock
     from go_scheduler.stores.base import JoinedStore
     from go_scheduler.stores.messages import (
         RunOutcome,
-        Tombstone,
     )
-    from go_scheduler.stores.sql.database import Database
     from go_scheduler.stores.sql.schema import Schema
     from go_scheduler.stores.sql.statement import Statements
     from go_scheduler.stores.sql.tables import Dialect
 
 
 class SQLStore(
-    SQLByHand,
+    SQLPuts,
     SQLInserts,
     SQLClaims,
     SQLFiring,
@@ -64,7 +62,7 @@ class SQLStore(
     SQLCleanup,
     SQLReads,
     SQLReviewing,
-    SQLStats,
+    SQLNodes,
     TransactionalStore,
 ):
     """Keeps definitions and instances in a database."""
@@ -147,16 +145,100 @@ class SQLStore(
         """Record the end of one run within a transaction of the user's."""
         return self._joined(connection)._finish_joined(outcome)
 
-    def list_tombstones(self, ids: Collection[UUID]) -> Sequence[Tombstone]:
-        """Read what is remembered of these ids."""
-        found = self._list(lambda connection: self._tombstones.find(connection, ids))
-        return list(found.values())
 
-    def list_due_queues(self, *, apart_from: Collection[str]) -> Collection[str]:
-        """Name queues in which something is due that nobody has claimed."""
-        return self._database.run(
-            Lane.BY_TIME,
-            lambda connection: self._dialect.past_locks(
-                connection, lambda each: due_queues(each, self._dialect, apart_from)
-            ),
+def join(connection: object, dialect: Dialect) -> Connection:
+    """The connection behind what a user passed, in a transaction.
+
+    Raises:
+        ConfigurationError: It is no connection to this kind of database, or is in
+            autocommit.
+    """
+    if isinstance(connection, scoped_session):
+        connection = connection()
+    if isinstance(connection, Session):
+        connection = connection.connection()
+    if not isinstance(connection, Connection):
+        hint = _OF_ASYNC if hasattr(connection, "run_sync") else ""
+        raise ConfigurationError(
+            "connection must be a SQLAlchemy Connection or Session, not of type"
+            f" {type(connection).__name__}{hint}"
         )
+    name = connection.dialect.name
+    if name != dialect.name:
+        raise ConfigurationError(
+            f"connection is to a {name} database; the store is in {dialect.name}"
+        )
+    if not connection.in_transaction():
+        # Its first statement would begin one; until then SQLite's driver is in none.
+        connection.begin()
+    if dialect.in_autocommit(connection):
+        raise ConfigurationError(
+            "connection is in autocommit: there is no transaction to take part in"
+        )
+    dialect.ready(connection)
+    return connection
+
+
+_OF_ASYNC = (
+    ": await the call that begins with an a, such as scheduler.aschedule(...), or make"
+    " it within its run_sync(), as in `await"
+    " session.run_sync(current_run().complete_in)`"
+)
+
+# Calls to make, by the transaction or savepoint that has to commit first. With one that
+# is rolled back its key is gone.
+_waiting: WeakKeyDictionary[SessionTransaction, list[Callable[[], None]]] = (
+    WeakKeyDictionary()
+)
+
+
+def when_committed(connection: object, tell: Callable[[], None]) -> None:
+    """Call this once a session's transaction has committed; never if it does not.
+
+    Within a savepoint it is the transaction around it that has to commit. A Connection
+    says that it commits before it does so, and nothing says it afterwards: on one this
+    is never called.
+    """
+    session = connection() if isinstance(connection, scoped_session) else connection
+    if not isinstance(session, Session):
+        return
+    inner = session.get_nested_transaction() or session.get_transaction()
+    assert inner is not None, "what was put has begun one"
+    _waiting.setdefault(inner, []).append(tell)
+    if not event.contains(session, "after_commit", _pass_on):
+        event.listen(session, "after_commit", _pass_on)
+
+
+def _pass_on(session: Session) -> None:
+    """Tell, or after a savepoint let it wait for what is around that."""
+    inner = session.get_nested_transaction() or session.get_transaction()
+    assert inner is not None, "it is still there while it tells"
+    told = _waiting.pop(inner, [])
+    if inner.parent is not None:
+        _waiting.setdefault(inner.parent, []).extend(told)
+        return
+    for tell in told:
+        tell()
+
+
+class JoinedDatabase(Database):
+    """A connection of the user's, in a transaction: nothing is repeated there.
+
+    Args:
+        connection: The connection.
+        database: Says what an error means.
+    """
+
+    def __init__(self, connection: Connection, database: Database) -> None:
+        self._connection = connection
+        self._of = database
+
+    def run(
+        self, lane: Lane, work: Callable[[Connection], Result], **_: object
+    ) -> Result:
+        """Call ``work`` with the connection."""
+        return self._of.run_once(lambda: work(self._connection))
+
+    def transact(self, work: Callable[[Connection], Result], **_: object) -> Result:
+        """Call ``work`` in the transaction that there is."""
+        return self.run(Lane.BY_HAND, work)

@@ -40,9 +40,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import JSONB
 
-from go_scheduler.models import RunEnd, Stage, TaskRun
 from go_scheduler.stores.sql.rows import (
-    UNREADABLE,
     Id,
     Object,
     Time,
@@ -51,11 +49,18 @@ from go_scheduler.stores.sql.rows import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from collections.abc import (
+        Callable,
+        Collection,
+        Iterable,
+        Iterator,
+        Mapping,
+        Sequence,
+    )
     from datetime import datetime, timedelta
     from uuid import UUID
 
-    from sqlalchemy import ColumnElement, Connection, Row, Select, Subquery
+    from sqlalchemy import ColumnElement, Connection, Select, Subquery
     from sqlalchemy.dialects.postgresql import Insert as PostgreSQLInsert
     from sqlalchemy.dialects.sqlite import Insert as SQLiteInsert
 
@@ -121,17 +126,6 @@ definitions = Table(
     # replaced. Its instance may be gone by then: it is not fired again.
     Column("fired_until", Time),
 )
-_is_due = text("next_fire_time IS NOT NULL AND NOT paused AND NOT late")
-_is_late = text("next_fire_time IS NOT NULL AND NOT paused AND late")
-_is_live = text("deleted_at IS NULL")
-# All that are live. Whoever looks one up by its id does not say the second part, and
-# then no planner can walk the index of queues for it.
-_is_listed = text("deleted_at IS NULL AND queue >= ''")
-_is_deleted = text("deleted_at IS NOT NULL")
-_is_completed = text("completed_at IS NOT NULL")
-_is_owned = text("owner IS NOT NULL AND deleted_at IS NULL")
-_is_labelled = text("label IS NOT NULL AND deleted_at IS NULL")
-
 contents = Table(
     "task_contents",
     metadata,
@@ -364,174 +358,110 @@ settings = Table(
     Column("value", Text, nullable=False),
 )
 
+_FIRES = "next_fire_time IS NOT NULL AND NOT paused"
+_PARKED = "parked AND NOT frozen"
+_ENDED = "completed_at IS NOT NULL"
+# Each index with its columns, and the condition on its rows; a key is unique.
+#
 # The statements that name an instance by its id must walk the primary key. None of
-# these predicates follows from their guard, (attempt, completed_at IS NULL, claimed_by
+# these conditions follows from their guard, (attempt, completed_at IS NULL, claimed_by
 # IS NOT NULL), so that no planner can take one of these indexes for them.
-_is_claimable = text("claimable_at IS NOT NULL")
-_is_parked = text("parked AND NOT frozen")
-_is_undecided = text("parked AND NOT frozen AND overlap IS NOT NULL")
-_may_lapse = text("claimed_by IS NOT NULL AND completed_at IS NULL AND NOT frozen")
-_is_open = text("completed_at IS NULL AND outcome IS NULL")
-_has_ended = text("completed_at IS NOT NULL AND outcome <> 'failed'")
-_has_failed = text("completed_at IS NOT NULL AND outcome = 'failed'")
-_ended_unrun = text("completed_at IS NOT NULL AND outcome IN ('cancelled', 'skipped')")
-_has_key = text("key IS NOT NULL")
-_is_debounced = text("debounce_key IS NOT NULL AND completed_at IS NULL")
+_OF_DEFINITIONS = [
+    ("id_key", "id", "deleted_at IS NULL"),
+    ("due_idx", "shard next_fire_time id", f"{_FIRES} AND NOT late"),
+    # It is short, so it has no shards.
+    ("late_idx", "next_fire_time id", f"{_FIRES} AND late"),
+    ("completed_idx", "shard completed_at", "completed_at IS NOT NULL"),
+    ("deleted_idx", "shard deleted_at", "deleted_at IS NOT NULL"),
+    ("former_idx", "id", "deleted_at IS NOT NULL"),
+    ("owner_idx", "owner id", "owner IS NOT NULL AND deleted_at IS NULL"),
+    # All that are live. Whoever looks one up by its id does not say the second part,
+    # and then no planner can walk the index of queues for it. SQLite, which has no
+    # statistics, would take it where nearly all are in one queue, too.
+    ("queue_idx", "queue id", "deleted_at IS NULL AND queue >= ''"),
+    # Of what has no such key, which is all today, this has no entry.
+    ("label_key", "label", "label IS NOT NULL AND deleted_at IS NULL"),
+]
+_OF_INSTANCES = [
+    (
+        "claimable_idx",
+        "queue priority shard claimable_at due_at",
+        "claimable_at IS NOT NULL",
+    ),
+    ("parked_idx", "slot priority due_at execute_at", _PARKED),
+    ("undecided_idx", "slot due_at execute_at", f"{_PARKED} AND overlap IS NOT NULL"),
+    (
+        "lease_idx",
+        "shard expires_at queue",
+        "claimed_by IS NOT NULL AND completed_at IS NULL AND NOT frozen",
+    ),
+    ("open_idx", "definition_key", "completed_at IS NULL AND outcome IS NULL"),
+    ("ended_idx", "shard completed_at", f"{_ENDED} AND outcome <> 'failed'"),
+    ("failed_idx", "shard completed_at id", f"{_ENDED} AND outcome = 'failed'"),
+    # Commonly few among many that are completed.
+    (
+        "unrun_idx",
+        "outcome shard completed_at id",
+        f"{_ENDED} AND outcome IN ('cancelled', 'skipped')",
+    ),
+    ("key_key", "definition_key key", "key IS NOT NULL"),
+    # Of what has no such key, which is all today, this has no entry.
+    (
+        "debounce_key",
+        "definition_key debounce_key",
+        "debounce_key IS NOT NULL AND completed_at IS NULL",
+    ),
+]
 _ALL = ("cockroachdb", "postgresql", "sqlite")
 _SHARDED, _NOT_SHARDED, _SERVERS = _ALL[:1], _ALL[1:], _ALL[:2]
 
 
-def _index(  # type: ignore[no-untyped-def]
+def _indexes() -> Iterator[Index]:
+    """All indexes: of one that has the shard, another without it for most engines."""
+    for table, described in (
+        (definitions, _OF_DEFINITIONS),
+        (instances, _OF_INSTANCES),
+        (tombstones, [("completed_idx", "shard completed_at id", None)]),
+    ):
+        for name, listed, where in described:
+            columns = listed.split()
+            if "shard" in columns:
+                yield _index(table, name, columns, where, on=_SHARDED)
+                columns.remove("shard")
+                yield _index(table, name, columns, where, on=_NOT_SHARDED)
+            else:
+                on = _SERVERS if name == "queue_idx" else _ALL
+                yield _index(table, name, columns, where, on=on)
+
+
+def _index(
+    table: Table,
     name: str,
-    *columns: Column[object],
-    where: object = None,
-    unique: bool = False,
-    on: Collection[str] = _ALL,
-):
-    # It takes several dialects, and its types say one.
+    columns: Sequence[str],
+    where: str | None,
+    *,
+    on: Sequence[str],
+) -> Index:
+    condition = None if where is None else text(where)
     index: Any = Index(
-        name,
-        *columns,
-        unique=unique,
-        postgresql_where=where,
-        sqlite_where=where,
+        f"{table.name}_{name}",
+        *(table.c[each] for each in columns),
+        unique=name.endswith("_key"),
+        postgresql_where=condition,
+        sqlite_where=condition,
         info={"on": on},
     )
-    return index.ddl_if(dialect=tuple(on))
-
-
-def _indexes(name: str, *columns: Column[object], where: object = None) -> list[Index]:
-    """One that has the shard among its columns, and one without it for the others."""
-    others = [each for each in columns if each.name != "shard"]
-    return [
-        _index(name, *columns, where=where, on=_SHARDED),
-        _index(name, *others, where=where, on=_NOT_SHARDED),
-    ]
+    # It takes several dialects, and its types say one.
+    made: Index = index.ddl_if(dialect=on)
+    return made
 
 
 def is_on(index: Index, engine: str) -> bool:
     """Whether an engine has an index, by its name for SQLAlchemy."""
-    return engine in index.info.get("on", _ALL)
+    return engine in index.info["on"]
 
 
-_of, _made, _gone = definitions.c, instances.c, tombstones.c
-_end = (_made.shard, _made.completed_at)
-indexes = (
-    _index("task_definitions_id_key", _of.id, where=_is_live, unique=True),
-    *_indexes(
-        "task_definitions_due_idx",
-        *(_of.shard, _of.next_fire_time, _of.id),
-        where=_is_due,
-    ),
-    # It is short, so it has no shards.
-    _index("task_definitions_late_idx", _of.next_fire_time, _of.id, where=_is_late),
-    *_indexes(
-        "task_definitions_completed_idx",
-        *(_of.shard, _of.completed_at),
-        where=_is_completed,
-    ),
-    *_indexes(
-        "task_definitions_deleted_idx", *(_of.shard, _of.deleted_at), where=_is_deleted
-    ),
-    _index("task_definitions_former_idx", _of.id, where=_is_deleted),
-    _index("task_definitions_owner_idx", _of.owner, _of.id, where=_is_owned),
-    # SQLite, which has no statistics, would take it where nearly all are in one queue,
-    # too.
-    _index(
-        "task_definitions_queue_idx",
-        _of.queue,
-        _of.id,
-        where=_is_listed,
-        on=_SERVERS,
-    ),
-    *_indexes(
-        "task_instances_claimable_idx",
-        *(_made.queue, _made.priority, _made.shard, _made.claimable_at, _made.due_at),
-        where=_is_claimable,
-    ),
-    _index(
-        "task_instances_parked_idx",
-        _made.slot,
-        _made.priority,
-        _made.due_at,
-        _made.execute_at,
-        where=_is_parked,
-    ),
-    _index(
-        "task_instances_undecided_idx",
-        _made.slot,
-        _made.due_at,
-        _made.execute_at,
-        where=_is_undecided,
-    ),
-    *_indexes(
-        "task_instances_lease_idx",
-        *(_made.shard, _made.expires_at, _made.queue),
-        where=_may_lapse,
-    ),
-    _index("task_instances_open_idx", _made.definition_key, where=_is_open),
-    *_indexes("task_instances_ended_idx", *_end, where=_has_ended),
-    *_indexes("task_instances_failed_idx", *_end, _made.id, where=_has_failed),
-    # Commonly few among many that are completed.
-    *_indexes(
-        "task_instances_unrun_idx", _made.outcome, *_end, _made.id, where=_ended_unrun
-    ),
-    _index(
-        "task_instances_key_key",
-        _made.definition_key,
-        _made.key,
-        where=_has_key,
-        unique=True,
-    ),
-    # Of what has no such key, which is all today, these two have no entry.
-    _index("task_definitions_label_key", _of.label, where=_is_labelled, unique=True),
-    _index(
-        "task_instances_debounce_key",
-        _made.definition_key,
-        _made.debounce_key,
-        where=_is_debounced,
-        unique=True,
-    ),
-    *_indexes(
-        "task_tombstones_completed_idx", _gone.shard, _gone.completed_at, _gone.id
-    ),
-)
-
-
-_COLUMNS = (
-    "instance_id",
-    "attempt",
-    "node",
-    "started_at",
-    "ended_at",
-    "outcome",
-    "error",
-    "worker",
-    "lost_in",
-)
-_STAGES = {None: None} | {stage.value: stage for stage in Stage}
-_ENDS = {end.value: end for end in RunEnd}
-
-
-def read_runs(connection: Connection, instance_id: UUID) -> Sequence[TaskRun]:
-    """The runs of an instance, earliest attempt first; but for what cannot be read."""
-    rows = connection.execute(
-        select(*(runs.c[name] for name in _COLUMNS))
-        .where(runs.c.instance_id == instance_id)
-        .order_by(runs.c.attempt)
-    )
-    return [_run(row) for row in rows if _is_readable(row)]
-
-
-def _is_readable(row: Row[Any]) -> bool:
-    known = row.outcome in _ENDS and row.lost_in in _STAGES
-    return known and UNREADABLE not in row
-
-
-def _run(row: Row[Any]) -> TaskRun:
-    values = {**row._mapping, "outcome": _ENDS[row.outcome]}
-    values["lost_in"] = _STAGES[row.lost_in]
-    return TaskRun(**values)
+indexes = [*_indexes()]
 
 
 Read = TypeVar("Read")

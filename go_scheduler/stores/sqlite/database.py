@@ -190,31 +190,20 @@ class SQLiteDatabase(Database):
         self.run(self.writing, self._use_log)
 
     def run(
-        self,
-        lane: Lane,
-        work: Callable[[Connection], Result],
-        *,
-        repeatable: bool = True,
-        waits: int = 1,
+        self, lane: Lane, work: Callable[[Connection], Result], **how: Any
     ) -> Result:
         """Call ``work``, as any ``Database`` does it; its errors name the file."""
         try:
-            return super().run(lane, work, repeatable=repeatable, waits=waits)
+            return super().run(lane, work, **how)
         except OverflowError as error:
             raise StoreError(f"SQLite cannot keep a value: {error}") from error
         except StoreError as error:
             raise type(error)(f"{self.path}: {error}") from error.__cause__
 
-    def transact(
-        self,
-        work: Callable[[Connection], Result],
-        *,
-        repeatable: bool = True,
-        waits: int = 1,
-    ) -> Result:
+    def transact(self, work: Callable[[Connection], Result], **how: Any) -> Result:
         """Call ``work`` within one transaction of the connection that writes."""
         with self._write_lock.taken():
-            return super().transact(work, repeatable=repeatable, waits=waits)
+            return super().transact(work, **how)
 
     def write(
         self, work: Callable[[Connection], Result], *, repeatable: bool = True
