@@ -16,7 +16,7 @@ from go_scheduler.errors import ConfigurationError, ConflictError
 from go_scheduler.json import JSON
 from go_scheduler.models import DefinitionState, State, TaskDefinition
 from go_scheduler.policies import CatchUp, Overlap, RetryPolicy
-from go_scheduler.stores.filters import DefinitionFilter, DefinitionOrder, Filter
+from go_scheduler.stores.filters import DefinitionFilter, DefinitionOrder, Filter, Order
 from go_scheduler.stores.messages import Position
 from go_scheduler.stores.rules import Declaration, Declared, removal_note
 from go_scheduler.testing.builders import (
@@ -484,15 +484,23 @@ class SetTests(StoreTests):
         )
         assert [each.id.int for each in soonest] == [4]
 
-    def test_instances_of_a_deleted_one_keep_owner_and_queue(self, rig: Rig) -> None:
-        declare(rig, ONE)
-        left = rig.running(ONE)
+    def test_what_is_left_of_a_definition_has_its_name_owner_and_queue(
+        self, rig: Rig
+    ) -> None:
+        declare(rig, replace(ONE, name="a"))
+        left = rig.running(rig.read(ONE))
         declare(rig)
-        for queues, owners, count in (({ONE.queue}, {APP}, 1), ({"x"}, None, 0)):
-            found = rig.store.select(Filter(queues=queues, owners=owners))
-            assert ids(found) == [left.id] * count
-            counts = counts_by_state(rig.store, queues=queues, owners=owners)
-            assert counts[State.CANCELLED] == count
+        conditions: Sequence[tuple[dict[str, Any], int]] = (
+            ({"queues": {ONE.queue}, "owners": {APP}}, 1),
+            ({"queues": {"x"}}, 0),
+            ({"name": "a"}, 1),
+            ({"definition_id": ONE.id}, 0),
+        )
+        for where, count in conditions:
+            for order in (Order.EXECUTION, Order.FIRE_TIME):
+                found = rig.store.select(Filter(**where), order=order)
+                assert ids(found) == [left.id] * count, where
+            assert counts_by_state(rig.store, **where)[State.CANCELLED] == count
 
     def test_the_same_again_changes_nothing(self, rig: Rig) -> None:
         first = declare(rig, ONE, TWO)
