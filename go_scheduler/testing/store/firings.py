@@ -905,20 +905,6 @@ class AddTests(StoreTests):
         rig.store.review_parked(limit=9)
         assert ids(rig.claim()) == [waits.id]
 
-    def test_those_that_wait_are_counted_up_to_a_bound(self, rig: Rig) -> None:
-        of = rig.put(task())
-        assert count_unstarted(rig.store, of.id, most=3) == 0
-        for _ in range(5):
-            rig.add(of)
-        running, *_ = rig.claim(limit=2)
-        assert count_unstarted(rig.store, of.id, most=9) == 3
-        assert count_unstarted(rig.store, of.id, most=2) == 2
-        rig.release(running)
-        assert count_unstarted(rig.store, of.id, most=9) == 4
-        rig.cancel(running)
-        assert count_unstarted(rig.store, of.id, most=9) == 3
-        assert count_unstarted(rig.store, NOBODY, most=9) == 0
-
     def test_what_nobody_has_begun_on_a_bus_waits(self, rig: Rig) -> None:
         of = rig.put(task(max_queue=4, when_full="drop"))
         for _ in range(5):

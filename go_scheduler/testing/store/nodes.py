@@ -485,14 +485,6 @@ class CleanupTests(StoreTests):
         rig.advance(TICK)
         assert rig.clean_up(older_than=HOUR, failed_older_than=longer) == 2
 
-    def test_what_has_not_ended_stays(self, rig: Rig) -> None:
-        kept = [rig.waiting_for_retry(retry_in=MINUTE), rig.running()]
-        kept += [rig.claimed(), rig.pending()]
-        rig.advance(1000 * HOUR)
-        assert rig.clean_up() == 0
-        assert {each.id for each in rig.store.select()} == set(ids(kept))
-        assert len(rig.store.select_definitions()) == len(kept)
-
     def test_a_completed_definition_without_instances_goes(self, rig: Rig) -> None:
         live_again = rig.put(definition(None))
         rig.edit(live_again, trigger=WAITING, next_fire_time=START)
