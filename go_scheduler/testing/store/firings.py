@@ -67,14 +67,6 @@ if TYPE_CHECKING:
 class DueTests(StoreTests):
     """``due_definitions``."""
 
-    def test_what_is_not_fired_stays_due(self, rig: Rig) -> None:
-        early, late = rig.put(), rig.put(definition(START + MINUTE))
-        rig.advance(MINUTE)
-        for _ in range(3):
-            assert rig.store.due_definitions(ahead=ZERO, limit=10) == [early, late]
-            assert rig.store.due_definitions(ahead=ZERO, limit=1) == [early]
-            rig.advance(SECOND)
-
     def test_a_definition_is_due_within_ahead(self, rig: Rig) -> None:
         rig.put(definition(None))
         rig.put(definition(None, trigger=WAITING))

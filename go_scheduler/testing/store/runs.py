@@ -91,15 +91,6 @@ class FinishTests(StoreTests):
             rig.check(instance, state=State.CANCELLED, runs=0, started_at=None)
             assert ends(rig, instance) == []
 
-    def test_the_outcomes_of_a_batch_may_differ(self, rig: Rig) -> None:
-        good, again, bad = given = [rig.running() for _ in range(3)]
-        outcomes = [end_of(good), end_of(again, None), end_of(bad, Outcome.FAILED)]
-        assert rig.store.finish_instances(outcomes).done == set(ids(given))
-        states = [rig.read(each).state for each in given]
-        assert states == [State.COMPLETED, State.PENDING, State.FAILED]
-        failed = [(1, RunEnd.FAILED)]
-        assert [ends(rig, each) for each in given] == [[], failed, failed]
-
     def test_a_retry_is_pending_again_and_due_later(self, rig: Rig) -> None:
         instance = rig.running()
         rig.advance(SECOND)
@@ -147,10 +138,6 @@ class FinishTests(StoreTests):
         assert rig.release(given_back)
         found = [rig.read(each) for each in (last, other, given_back)]
         assert [each.hangs for each in found] == [2, 1, 1]
-
-    def test_a_retry_leaves_its_definition_alone(self, rig: Rig) -> None:
-        instance = rig.waiting_for_retry(definition(trigger=WAITING))
-        rig.check(instance.definition, next_fire_time=None, completed_at=None)
 
 
 def succeeded(given: TaskInstance, at: datetime) -> TaskInstance:

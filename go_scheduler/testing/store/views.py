@@ -10,7 +10,7 @@ from collections import Counter
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 from functools import partial
-from itertools import combinations, cycle, pairwise, product
+from itertools import combinations, cycle, product
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -614,36 +614,6 @@ class ViewTests(StoreTests):
         for queues, found_in in ((["mail"], []), (None, ["idle"]), ([], [])):
             backlog = rig.store.list_backlog(9, queues=queues)
             assert [each.queue for each in backlog] == found_in
-
-    def test_what_was_fired_is_counted_span_by_span(self, rig: Rig) -> None:
-        made = rig.ended().definition
-        # It has fired its last: an edit lets it go on.
-        rig.store.put_definitions(
-            [replace(made, priority=2, next_fire_time=START + HOUR)]
-        )
-        read = rig.read(made)
-        rig.fire(read, *(START + number * SECOND for number in (1, 2, 3, 60, 61)))
-        bounds = [START, START + MINUTE, START + HOUR, START + 2 * HOUR]
-
-        def spans(of: UUID, most: int) -> list[dict[State, Counted]]:
-            filters = [
-                Filter(definition_id=of, fired_since=since, fired_before=before)
-                for since, before in pairwise(bounds)
-            ]
-            counts = rig.store.count(filters, most=most)
-            return [
-                {state: each[state] for state in State if each[state].count}
-                for each in counts
-            ]
-
-        done, open_one = State.COMPLETED, State.PENDING
-        two = {open_one: Counted(count=2)}
-        first = {done: Counted(count=1), open_one: Counted(count=3)}
-        assert spans(made.id, 10) == [first, two, {}]
-        assert spans(NOBODY, 2) == [{}, {}, {}]
-        bounded, second, _ = spans(made.id, 2)
-        assert second == two
-        assert all(each.more and each.count <= 2 for each in bounded.values())
 
     def test_names_are_found_by_how_they_begin(self, rig: Rig) -> None:
         names = ("report", "report daily", "rep%", "Report", None)
