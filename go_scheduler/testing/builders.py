@@ -210,29 +210,6 @@ def due(
     return list(store.due_definitions(ahead=ahead, after=after, limit=limit))
 
 
-def in_pages(
-    page: Callable[..., Sequence[_T]],
-    position: Callable[[_T], object] = lambda item: item,
-    *,
-    limit: int = 100,
-) -> list[_T]:
-    """Read all pages of a list; no page may have more items than the limit.
-
-    Args:
-        page: Lists what comes after its argument ``after``.
-        position: What ``after`` is for an item.
-        limit: How many a page may have.
-    """
-    found: list[_T] = []
-    after = None
-    while more := page(after=after):
-        assert len(more) <= limit, f"a page has {len(more)} items, and not {limit}"
-        found += more
-        assert len(found) < _MOST_LISTED, "a page is listed again and again"
-        after = position(found[-1])
-    return found
-
-
 def all_pages(read: Callable[..., Page[_T]], *, limit: int) -> list[_T]:
     """Read all pages of a list; no page may have more items than the limit.
 

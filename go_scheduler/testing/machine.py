@@ -53,7 +53,6 @@ from go_scheduler.stores.filters import (
 from go_scheduler.stores.memory.store import MemoryStore
 from go_scheduler.stores.messages import (
     Addition,
-    Announcement,
     Claim,
     Claimant,
     Firing,
@@ -922,22 +921,6 @@ class StoreMachine(StorePair):
 
     def _claim(self, store: Store, claim: Claim) -> Claim:
         return replace(claim, instance_id=self._twin(store, claim.instance_id))
-
-    @rule(node=nodes, unbroken=seconds, within=seconds)
-    def contact(self, node: UUID, unbroken: timedelta, within: timedelta) -> None:
-        """Note the contact of a node, and list all contacts."""
-
-        def tell(store: Store) -> object:
-            announced = Announcement(
-                node=node,
-                host=f"host of {node}",
-                queues=(str(unbroken),),
-                stopping=bool(unbroken),
-            )
-            store.note_contact(announced, unbroken=unbroken)
-            return {each.announced: each for each in store.list_contacts(within=within)}
-
-        self._alike(tell)
 
     @rule(known=st.sets(st.sampled_from(QUEUES)))
     def due_queues(self, known: set[str]) -> None:

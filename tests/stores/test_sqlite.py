@@ -302,12 +302,6 @@ def test_a_file_of_another_number_of_shards_is_refused(store: SQLiteStore) -> No
         store.initialize()
 
 
-def test_what_one_definition_has_to_claim_is_listed(store: SQLiteStore) -> None:
-    given, _ = pending(store), pending(store)
-    mine = replace(CLAIMABLE, definition_id=given.definition.id)
-    assert ids(store.select(mine)) == [given.id]
-
-
 def test_one_id_under_two_keys_is_added_once(store: SQLiteStore) -> None:
     of = put(store, task())
     id = uuid4()

@@ -425,7 +425,7 @@ WAYS: dict[str, list[tuple[str, dict[str, Any]]]] = {
         ),
         # It deletes what has ended before its fire time.
         (
-            "a_pause_goes_back_over_no_end_that_is_to_be_deleted",
+            "a_pause_goes_back_over_nothing_that_began",
             {"answered": forgets(instances=unended)},
         ),
         # It deletes what has ended, however lately, and remembers no id of it.

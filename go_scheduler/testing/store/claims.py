@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from go_scheduler.clock import ZERO
-from go_scheduler.errors import ConflictError, TaskDefinitionNotFoundError
+from go_scheduler.errors import ConflictError
 from go_scheduler.models import Outcome, State
 from go_scheduler.policies import Overlap
 from go_scheduler.stores.messages import Addition, Release
@@ -596,10 +596,6 @@ class HandOverTests(StoreTests):
         assert (found.id, found.claimed_by) == (run.id, OTHER_NODE)
         again = Addition()
         assert add(rig, stored, again) == add(rig, stored, again)
-
-    def test_nothing_is_added_to_what_does_not_exist(self, rig: Rig) -> None:
-        with pytest.raises(TaskDefinitionNotFoundError):
-            rig.store.add_instances(NOBODY, [Addition()], claimant=claimant())
 
     def test_a_new_definition_fires_and_may_start_at_once(self, rig: Rig) -> None:
         on, waits = definition(), definition(trigger=WAITING)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import pytest
@@ -62,6 +62,7 @@ from go_scheduler.testing.store.slots import (
 from go_scheduler.triggers.delay import DelayTrigger
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from datetime import datetime
 
     from go_scheduler.json import JSON
@@ -89,15 +90,6 @@ class FinishTests(StoreTests):
             assert rig.finish(instance, Outcome.CANCELLED, started_at=None)
             rig.check(instance, state=State.CANCELLED, runs=0, started_at=None)
             assert ends(rig, instance) == []
-
-    def test_the_outcomes_of_a_batch_may_differ(self, rig: Rig) -> None:
-        good, again, bad = given = [rig.running() for _ in range(3)]
-        outcomes = [end_of(good), end_of(again, None), end_of(bad, Outcome.FAILED)]
-        assert rig.store.finish_instances(outcomes).done == set(ids(given))
-        states = [rig.read(each).state for each in given]
-        assert states == [State.COMPLETED, State.PENDING, State.FAILED]
-        failed = [(1, RunEnd.FAILED)]
-        assert [ends(rig, each) for each in given] == [[], failed, failed]
 
     def test_a_retry_is_pending_again_and_due_later(self, rig: Rig) -> None:
         instance = rig.running()
@@ -147,10 +139,6 @@ class FinishTests(StoreTests):
         found = [rig.read(each) for each in (last, other, given_back)]
         assert [each.hangs for each in found] == [2, 1, 1]
 
-    def test_a_retry_leaves_its_definition_alone(self, rig: Rig) -> None:
-        instance = rig.waiting_for_retry(definition(trigger=WAITING))
-        rig.check(instance.definition, next_fire_time=None, completed_at=None)
-
 
 def succeeded(given: TaskInstance, at: datetime) -> TaskInstance:
     """The instance after the success of its first run, whoever has the claim now."""
@@ -186,9 +174,9 @@ class SuccessTests(StoreTests):
         first = rig.running()
         assert rig.finish(first, None, retry_in=MINUTE, hung=True, error="it hangs")
         [second] = rig.claim(OTHER_NODE, ahead=HOUR)
-        assert rig.finish(first)
+        assert rig.finish(first, result='"late"')
         rig.check(first, state=State.COMPLETED, attempt=2, runs=1, ended_attempt=1)
-        rig.check(first, hangs=1, error="it hangs")
+        rig.check(first, hangs=1, error="it hangs", result="late")
         assert rig.start(second) == []
         rig.advance(HOUR)
         assert rig.claim(lapsed=True) == []
@@ -199,9 +187,10 @@ class SuccessTests(StoreTests):
         failed = rig.read(first)
         assert (failed.state, failed.ended_attempt) == (State.FAILED, 2)
         rig.advance(SECOND)
-        assert rig.finish(first)
+        assert rig.finish(first, result='"late"')
         found = rig.read(first)
-        assert found == succeeded(failed, START + LEASE + SECOND)
+        done = succeeded(failed, START + LEASE + SECOND)
+        assert found == replace(done, result="late")
         assert counts_by_state(rig.store)[State.FAILED] == 0
         assert counts_by_state(rig.store)[State.COMPLETED] == 1
 
@@ -209,10 +198,10 @@ class SuccessTests(StoreTests):
         first, second = rig.passed_on()
         rig.advance(LEASE)
         [third] = rig.claim(lapsed=True)
-        assert rig.finish(second)
+        assert rig.finish(second, result='"first"')
         for late in (first, third, second):
-            assert not rig.finish(late)
-        assert rig.read(first).ended_attempt == 2
+            assert not rig.finish(late, result='"late"')
+        rig.check(first, ended_attempt=2, result="first")
 
     def test_two_runs_succeed_at_once_and_one_is_recorded(self, rig: Rig) -> None:
         first, second = rig.passed_on()
@@ -243,6 +232,16 @@ class SuccessTests(StoreTests):
         rig.check(first.definition, next_fire_time=None, completed_at=None)
 
 
+STAYS: Mapping[str, Mapping[str, Any]] = {
+    "failed": {"outcome": Outcome.FAILED},
+    "cancelled": {"outcome": Outcome.CANCELLED},
+    "to be tried again": {"outcome": None},
+    "skipped": {"outcome": Outcome.SKIPPED, "started_at": None, "error": "too late"},
+    "with a result": {"result": '{"pages": 3}'},
+    "with an error": {"error": "but"},
+}
+
+
 class DeletionTests(StoreTests):
     """``finish_instances``, where a success need not be kept."""
 
@@ -268,20 +267,13 @@ class DeletionTests(StoreTests):
         assert rig.cancel(instance) == {}
         assert rig.state_of(instance) is None
 
-    @pytest.mark.parametrize("outcome", [Outcome.FAILED, Outcome.CANCELLED, None])
-    def test_what_has_not_succeeded_stays(
-        self, rig: Rig, outcome: Outcome | None
+    @pytest.mark.parametrize("end", STAYS.values(), ids=STAYS)
+    def test_what_is_no_plain_success_stays(
+        self, rig: Rig, end: Mapping[str, Any]
     ) -> None:
         instance = rig.running()
-        assert rig.finish(instance, outcome, deletes=True)
-        rig.check(instance, outcome=outcome)
-        assert len(ends(rig, instance)) == 1
-
-    def test_what_is_skipped_stays(self, rig: Rig) -> None:
-        instance = rig.claimed()
-        skipped = {"started_at": None, "error": "too late"}
-        assert rig.finish(instance, Outcome.SKIPPED, deletes=True, **skipped)
-        rig.check(instance, state=State.SKIPPED)
+        assert rig.finish(instance, deletes=True, **end)
+        assert rig.state_of(instance) is not None
 
     def test_what_has_a_key_stays(self, rig: Rig) -> None:
         of = rig.put(task())
@@ -289,16 +281,6 @@ class DeletionTests(StoreTests):
         [instance] = rig.run_due(deletes=True)
         rig.check(instance, state=State.COMPLETED)
         assert rig.add(of, key="order 7").id == first.id
-
-    def test_what_has_a_result_stays(self, rig: Rig) -> None:
-        instance = rig.running()
-        assert rig.finish(instance, deletes=True, result='{"pages": 3}')
-        rig.check(instance, state=State.COMPLETED, result={"pages": 3})
-
-    def test_what_says_something_else_stays(self, rig: Rig) -> None:
-        instance = rig.running()
-        assert rig.finish(instance, deletes=True, error="but")
-        rig.check(instance, state=State.COMPLETED, error="but")
 
     def test_what_succeeds_at_a_second_attempt_stays_with_its_runs(
         self, rig: Rig
@@ -781,12 +763,6 @@ class RemoteRunTests(StoreTests):
         rig.hand_on(instance, lease=HOUR, worker=OTHER_WORKER)
         assert worker_of(rig, instance) == OTHER_WORKER
 
-    def test_who_had_it_at_last_is_shown_after_its_end(self, rig: Rig) -> None:
-        for outcome in (Outcome.COMPLETED, Outcome.FAILED, Outcome.CANCELLED):
-            instance = handed_on(rig)
-            assert rig.finish(instance, outcome)
-            assert worker_of(rig, instance) == WORKER, outcome
-
     def test_what_is_pending_or_claimed_again_has_nobody(self, rig: Rig) -> None:
         given_back, failed, good, over, lapsed = (handed_on(rig) for _ in range(5))
         moved, skipped = (rig.claimed() for _ in range(2))
@@ -863,20 +839,6 @@ class RemoteRunTests(StoreTests):
         assert len(rig.store.list_runs(bad.id)) == 1
         # The slot of the one that had one is free.
         assert in_slot(rig).state is State.RUNNING
-
-    def test_the_result_is_that_of_the_first_success(self, rig: Rig) -> None:
-        first, second = rig.passed_on()
-        assert rig.finish(first, result='"first"')
-        assert not rig.finish(second, result='"second"')
-        assert rig.read(first).result == "first"
-
-    def test_a_late_success_has_its_result(self, rig: Rig) -> None:
-        waits, failed = rig.running(), rig.running()
-        assert rig.finish(waits, None)
-        assert rig.finish(failed, Outcome.FAILED)
-        for each in (waits, failed):
-            assert rig.finish(each, result='"late"')
-            assert rig.read(each).result == "late"
 
     def test_what_is_said_of_a_run_stays_until_another_says_it(self, rig: Rig) -> None:
         one, other, silent = (rig.running() for _ in range(3))

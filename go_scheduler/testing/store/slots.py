@@ -308,17 +308,6 @@ class SlotTests(StoreTests):
             assert go(rig) == [], f"the holder {how}"
             rig.delete(runs.definition, other.definition)
 
-    def test_a_run_that_waits_for_a_retry_has_its_slot(self, rig: Rig) -> None:
-        runs, parked = due_in_turn(rig)
-        assert rig.finish(runs, None, retry_in=MINUTE)
-        assert settled(rig).unparked == []
-        assert rig.claim() == []
-        rig.advance(MINUTE)
-        [again] = go(rig)
-        assert (again.id, again.runs) == (runs.id, 2)
-        assert rig.finish(again)
-        assert ids(settled(rig).unparked) == [parked.id]
-
     def test_what_is_taken_over_has_its_slot(self, rig: Rig) -> None:
         runs, parked = due_in_turn(rig)
         rig.advance(LEASE)
@@ -371,18 +360,6 @@ class ReviewTests(StoreTests):
         assert not rig.store.list_due_queues(apart_from=[])
         assert ids(rig.take_over()) == [runs.id]
         assert rig.take_over() == []
-
-    def test_one_of_several_goes_on_when_a_slot_is_free(self, rig: Rig) -> None:
-        runs, *parked = due_in_turn(rig, count=4)
-        while parked:
-            assert settled(rig).unparked == []
-            assert rig.finish(runs)
-            following = parked.pop(0)
-            assert ids(settled(rig).unparked) == [following.id]
-            [runs] = go(rig)
-            assert runs.id == following.id
-        assert rig.finish(runs)
-        assert settled(rig) == NOTHING
 
     def test_a_free_slot_may_unpark_several(self, rig: Rig) -> None:
         runs, second, third = due_in_turn(rig, count=3)
