@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from go_scheduler.errors import StoreError
 from go_scheduler.stores.messages import Claim, Release
-from go_scheduler.ticking.ticker import Ticker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -52,13 +51,7 @@ class Arrivals:
         self._unanswered = unanswered
         self._inbox: deque[tuple[Sequence[TaskInstance], Watch]] = deque()
         self._closed = False
-        self.ticker = Ticker(
-            "arrivals",
-            self.tick,
-            interval=None,
-            clock=state.clock.base,
-            events=state.events,
-        )
+        self.ticker = state.ticker("arrivals", self.tick)
 
     @contextmanager
     def asking(self) -> Iterator[Watch]:

@@ -11,7 +11,7 @@ from go_scheduler.clock import ZERO
 from go_scheduler.running.capacity import Capacity
 from go_scheduler.running.start_queue import LONGEST_BACKOFF
 from go_scheduler.stores.messages import Own, ReadLater
-from go_scheduler.ticking.ticker import Repeats, Ticker
+from go_scheduler.ticking.ticker import Repeats
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence, Set
@@ -237,13 +237,11 @@ class Claimer:
         self._longest_pause = longest_between_claims(self._pace)
         # Replaced as a whole: other threads add and remove.
         self._subscriptions: tuple[Subscription, ...] = ()
-        self.ticker = Ticker(
+        self.ticker = state.ticker(
             "instance runner",
             self.tick,
-            interval=self._longest_pause,
-            clock=self._clock.base,
+            self._longest_pause,
             longest_backoff=LONGEST_BACKOFF,
-            events=state.events,
         )
         state.room_made.connect(self.fill)
         state.work_found.connect(self.look)

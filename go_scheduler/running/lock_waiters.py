@@ -14,7 +14,6 @@ from go_scheduler.events.instance_events import (
     InstanceReplaced,
     InstanceUnparked,
 )
-from go_scheduler.ticking.ticker import Ticker
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -57,13 +56,7 @@ class LockWaiters:
         self._events = state.events.teller("running", bounded=True)
         # Elapsed times at which there is something to look after.
         self._expected: deque[timedelta] = deque()
-        self.ticker = Ticker(
-            "slots",
-            self.tick,
-            interval=self._lease,
-            clock=state.clock.base,
-            events=state.events,
-        )
+        self.ticker = state.ticker("slots", self.tick, self._lease)
         state.slot_freed.connect(self.free)
 
     def park(self, instances: Sequence[TaskInstance]) -> None:

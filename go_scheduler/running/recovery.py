@@ -15,7 +15,6 @@ from go_scheduler.errors import (
 from go_scheduler.events.instance_events import ClaimAnswerLost
 from go_scheduler.stores.messages import Claim, Release
 from go_scheduler.ticking.retry_later import write_each
-from go_scheduler.ticking.ticker import Ticker
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -84,13 +83,7 @@ class Takeover:
         self._covered_at: timedelta | None = None
         self._has_left = False
         # So often that a node which dies and starts again leaves no gap that counts.
-        self.ticker = Ticker(
-            "recovery",
-            self.tick,
-            interval=lease / 6,
-            clock=state.clock.base,
-            events=state.events,
-        )
+        self.ticker = state.ticker("recovery", self.tick, lease / 6)
 
     @property
     def lapsed(self) -> timedelta | None:

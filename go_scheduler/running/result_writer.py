@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from datetime import timedelta
+from operator import attrgetter
 from typing import TYPE_CHECKING, TypeVar
 
 from go_scheduler.clock import ZERO
@@ -18,9 +19,7 @@ from go_scheduler.events.instance_events import (
     InstanceGivenBack,
     InstanceHandedOn,
     InstanceLapsed,
-    InstanceLocked,
     InstanceRetried,
-    InstanceUnrecorded,
     ResultDiscarded,
     RunDeferred,
     RunEnded,
@@ -43,8 +42,7 @@ from go_scheduler.running.outcomes import (
 from go_scheduler.stores.base import transactional
 from go_scheduler.stores.messages import Release, Renewal, RunOutcome
 from go_scheduler.stores.rules import takes_slot
-from go_scheduler.ticking.retry_later import RetryLater, write_each
-from go_scheduler.ticking.ticker import Ticker
+from go_scheduler.ticking.retry_later import RunsAside, write_each
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
@@ -125,38 +123,24 @@ class Reports:
     Args:
         state: What the node's parts share.
         failures: Tells of runs that have failed, in a few lines of the log a second.
+
+    Attributes:
+        events: Tells of all else, in a few lines of the log for each tick.
     """
 
     def __init__(self, state: NodeState, failures: Teller) -> None:
         self._store = state.store
         self._count = state.metrics.ended
         self._failures = failures
-        self._events = state.events.teller("running", bounded=True)
+        self.events = state.events.teller("running", bounded=True)
         self._asked = 0
         kinds = (RunEnded, InstanceRetried, InstanceFinished, DefinitionCompleted)
-        self._tells_any = any(map(self._events.wanted, kinds))
+        self._tells_any = any(map(self.events.wanted, kinds))
 
     def begin(self) -> None:
         """Begin a tick of the result writer."""
-        self._events.begin()
+        self.events.begin()
         self._asked = 0
-
-    def locked(self, entry: Entry) -> None:
-        """Tell that an entry has to wait for somebody else's transaction."""
-        ids = of_instance(entry.run.instance)
-        self._events.tell(InstanceLocked(**ids, write=Write.END))
-
-    def failed(self, entry: Entry, error: Exception, *, retry_in: timedelta) -> None:
-        """Tell that an entry cannot be written by itself."""
-        self._events.tell(
-            InstanceUnrecorded(
-                **of_instance(entry.run.instance),
-                write=Write.END,
-                retry_in=retry_in,
-                error=shown(error),
-                exception=error,
-            )
-        )
 
     def recorded(self, entry: Entry, outcome: RunOutcome) -> None:
         """Tell of an outcome that the store has taken."""
@@ -171,8 +155,8 @@ class Reports:
 
     def handed_on(self, entry: Entry) -> None:
         """Tell that a run goes on elsewhere."""
-        if self._events.wanted(InstanceHandedOn):
-            self._events.tell(InstanceHandedOn(**of_instance(entry.run.instance)))
+        if self.events.wanted(InstanceHandedOn):
+            self.events.tell(InstanceHandedOn(**of_instance(entry.run.instance)))
 
     def not_taken(self, entry: Entry, outcome: RunOutcome) -> None:
         """Tell that a result was discarded, unless it had been recorded before.
@@ -199,7 +183,7 @@ class Reports:
             self.recorded(entry, outcome)
         # That it hangs was a presumption, and has been told.
         elif not outcome.hung:
-            self._events.tell(ResultDiscarded(**of_instance(entry.run.instance)))
+            self.events.tell(ResultDiscarded(**of_instance(entry.run.instance)))
 
     def _tell_committed(self, entry: Entry, found: TaskInstance) -> None:
         """Tell of a success, and of what the handler raised after its commit."""
@@ -211,7 +195,7 @@ class Reports:
         self._tell(entry, record, completes=completes)
         if entry.raised is not None:
             ids = of_instance(instance)
-            self._events.tell(CompletedRunFailed(**ids, error=entry.raised))
+            self.events.tell(CompletedRunFailed(**ids, error=entry.raised))
 
     def _tell(self, entry: Entry, outcome: RunOutcome, *, completes: bool) -> None:
         run = entry.run
@@ -221,9 +205,9 @@ class Reports:
             run.called_at,
             entry.took,
             completes=completes,
-            wanted=self._events.wanted,
+            wanted=self.events.wanted,
         ):
-            self._events.tell(each)
+            self.events.tell(each)
 
     def _find(self, entry: Entry) -> tuple[TaskInstance | None, bool]:
         """The instance, if it can be read, and whether it is gone."""
@@ -375,7 +359,12 @@ class ResultWriter:
         # All of them: pending, being written, or aside.
         self._entries: dict[Entry, None] = {}
         self._pending: deque[Entry] = deque()
-        self._aside: RetryLater[Entry] = RetryLater()
+        self._aside: RunsAside[Entry] = RunsAside(
+            state.clock,
+            self._reports.events,
+            Write.END,
+            instance_of=attrgetter("run.instance"),
+        )
         self._announced = False
         self._last: timedelta | None = None
         self._freed = Freed()
@@ -384,13 +373,7 @@ class ResultWriter:
         )
         self._given_back = GivenBackLately(state.clock.base)
         self._begun: timedelta | None = None
-        self.ticker = Ticker(
-            "result writer",
-            self.tick,
-            interval=None,
-            clock=state.clock.base,
-            events=state.events,
-        )
+        self.ticker = state.ticker("result writer", self.tick)
 
     @property
     def unrecorded(self) -> int:
@@ -677,22 +660,8 @@ class ResultWriter:
                 self._take_out(entry, recorded=True)
             return
         done = {id for each in written.done for id in each}
-        for entry in entries:
-            instance_id = entry.run.instance.id
-            if instance_id in written.busy:
-                self._leave_busy(entry)
-            elif instance_id in written.failed:
-                self._leave_failed(entry, written.failed[instance_id])
-            else:
-                self._take_out(entry, recorded=instance_id in done)
-
-    def _leave_busy(self, entry: Entry) -> None:
-        if self._aside.leave_busy(entry, self._clock.elapsed()):
-            self._reports.locked(entry)
-
-    def _leave_failed(self, entry: Entry, error: Exception) -> None:
-        delay = self._aside.leave_failed(entry, self._clock.elapsed())
-        self._reports.failed(entry, error, retry_in=delay)
+        for entry in self._aside.leave_unwritten(entries, written):
+            self._take_out(entry, recorded=entry.run.instance.id in done)
 
     def _take_out(self, entry: Entry, *, recorded: bool) -> None:
         record, run = entry.record, entry.run

@@ -11,15 +11,8 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from go_scheduler.clock import ZERO
-from go_scheduler.events.event import of_instance
-from go_scheduler.events.instance_events import (
-    InstanceLocked,
-    InstanceUnrecorded,
-    Write,
-)
-from go_scheduler.formatting import shown
-from go_scheduler.ticking.retry_later import RetryLater, write_each
-from go_scheduler.ticking.ticker import Ticker
+from go_scheduler.events.instance_events import Write
+from go_scheduler.ticking.retry_later import RunsAside, write_each
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -97,13 +90,7 @@ class Timer:
         self._clock = state.clock
         self._workers = workers
         self._agenda = Agenda()
-        self.ticker = Ticker(
-            "timer",
-            self.tick,
-            interval=None,
-            clock=state.clock.base,
-            events=state.events,
-        )
+        self.ticker = state.ticker("timer", self.tick)
 
     def add(self, runs: Iterable[HeldRun]) -> None:
         """Hand these over when they are due; those that are due, at once."""
@@ -166,20 +153,20 @@ class StartQueue:
         self._admission = admission
         self._timer = Timer(state, workers)
         self._lock_waiters = lock_waiters
-        self._ticker = Ticker(
-            "start queue",
-            self._tick,
-            interval=None,
-            clock=state.clock.base,
-            longest_backoff=LONGEST_BACKOFF,
-            events=state.events,
+        self._ticker = state.ticker(
+            "start queue", self._tick, longest_backoff=LONGEST_BACKOFF
         )
         self.tickers = [self._ticker, self._timer.ticker]
         self._unstarted = Agenda()
-        self._aside: RetryLater[HeldRun] = RetryLater(
-            at_first=_FAILED_AT_FIRST, at_most=_FAILED_AT_MOST
-        )
         self._events = state.events.teller("running", bounded=True)
+        self._aside: RunsAside[HeldRun] = RunsAside(
+            state.clock,
+            self._events,
+            Write.START,
+            at_first=_FAILED_AT_FIRST,
+            at_most=_FAILED_AT_MOST,
+            tells_once=True,
+        )
 
     @property
     def lead(self) -> timedelta:
@@ -247,16 +234,9 @@ class StartQueue:
             (each.id, each.attempt): each for done in written.done for each in done
         }
         found, parked = [], []
-        for run in runs:
-            id = run.instance.id
-            if id in written.busy:
-                self._leave_busy(run)
-                continue
-            if id in written.failed:
-                self._leave_failed(run, written.failed[id])
-                continue
+        for run in self._aside.leave_unwritten(runs, written):
             self._aside.forget(run)
-            instance = started.get((id, run.claim.attempt))
+            instance = started.get((run.instance.id, run.claim.attempt))
             if instance is None:
                 self._held.drop(run)
             elif instance.parked:
@@ -267,26 +247,6 @@ class StartQueue:
         if parked:
             self._lock_waiters.park(parked)
         self._timer.add(self._admission.admit_again(found))
-
-    def _leave_busy(self, run: HeldRun) -> None:
-        if self._aside.leave_busy(run, self._clock.elapsed()):
-            self._events.tell(
-                InstanceLocked(**of_instance(run.instance), write=Write.START)
-            )
-
-    def _leave_failed(self, run: HeldRun, error: Exception) -> None:
-        is_new = not self._aside.has_failed(run)
-        delay = self._aside.leave_failed(run, self._clock.elapsed())
-        if is_new:
-            self._events.tell(
-                InstanceUnrecorded(
-                    **of_instance(run.instance),
-                    write=Write.START,
-                    retry_in=delay,
-                    error=shown(error),
-                    exception=error,
-                )
-            )
 
     def _wait(self) -> timedelta | None:
         """How long until the first has to be started; None: there is none."""

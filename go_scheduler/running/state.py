@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import replace
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from go_scheduler.clock import ZERO
@@ -13,11 +14,10 @@ from go_scheduler.running.defaults import Defaults
 from go_scheduler.running.held import Held
 from go_scheduler.running.metrics import Metrics
 from go_scheduler.ticking.shares import Shares
-from go_scheduler.ticking.ticker import Pace
+from go_scheduler.ticking.ticker import Pace, Ticker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
-    from datetime import timedelta
     from uuid import UUID
 
     from go_scheduler.clock import Clock, StoreClock
@@ -174,6 +174,24 @@ class NodeState:
         self.room_made = Signal()
         self.slot_freed = Signal()
         self.work_found = Signal()
+
+    def ticker(
+        self,
+        name: str,
+        tick: Callable[[], timedelta | None],
+        interval: timedelta | None = None,
+        *,
+        longest_backoff: timedelta = timedelta(seconds=5),
+    ) -> Ticker:
+        """A loop of the node, as a ``Ticker`` has it."""
+        return Ticker(
+            name,
+            tick,
+            interval=interval,
+            clock=self.clock.base,
+            longest_backoff=longest_backoff,
+            events=self.events,
+        )
 
     def serve(self, queues: Iterable[str]) -> None:
         """Serve these queues from now on, and no others."""

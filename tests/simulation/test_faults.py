@@ -27,7 +27,7 @@ from go_scheduler.clock import ZERO, StoreClock
 from go_scheduler.models import Outcome, Skipped
 from go_scheduler.running import outcomes
 from go_scheduler.running.calling.calls import Calls
-from go_scheduler.running.heartbeat import Renewals
+from go_scheduler.running.heartbeat import Heartbeat
 from go_scheduler.running.recovery import Takeover, Unanswered
 from go_scheduler.simulation import Fault, FaultKind, simulate_faults
 from go_scheduler.simulation.faults import CALLS
@@ -170,7 +170,7 @@ def a_call_does_not_look_at_the_lease(patch: pytest.MonkeyPatch) -> None:
 
 
 def nothing_is_renewed(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Renewals, "renew", lambda of, runs, *, every, lost: None)
+    patch.setattr(Heartbeat, "_renew", lambda of, runs, elapsed: None)
 
 
 def a_takeover_does_not_wait_after_an_outage(patch: pytest.MonkeyPatch) -> None:
