@@ -18,8 +18,7 @@ from go_scheduler.errors import ConfigurationError, TaskDefinitionNotFoundError
 from go_scheduler.events.definition_events import InstanceAdded, InstanceSkipped
 from go_scheduler.events.event import of_definition
 from go_scheduler.formatting import shown
-from go_scheduler.handlers.registry import HandlerRegistry
-from go_scheduler.handlers.task import Task, task_id
+from go_scheduler.handlers.registry import HandlerRegistry, Task, task_id
 from go_scheduler.stores.messages import Addition
 
 if TYPE_CHECKING:
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from datetime import datetime, timedelta
     from uuid import UUID
 
-    from go_scheduler.handlers.task import TaskDecorator
+    from go_scheduler.handlers.registry import TaskDecorator
     from go_scheduler.json import JSON
     from go_scheduler.models import TaskDefinition, TaskInstance
     from go_scheduler.triggers.base import Trigger
