@@ -16,7 +16,7 @@ from weakref import ref
 from go_scheduler.checks import LONGEST, check_type
 from go_scheduler.clock import ZERO, DrivingClock
 from go_scheduler.errors import SchedulerStateError
-from go_scheduler.running.calling.event_loop import ApplicationLoop, running_loop
+from go_scheduler.running.calling.workers import ApplicationLoop, running_loop
 from go_scheduler.signals import caught_signals, next_request
 
 if TYPE_CHECKING:

@@ -54,7 +54,7 @@ from go_scheduler.stores.messages import Claim
 from go_scheduler.triggers.base import utc
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
     from datetime import datetime, timedelta
 
     from go_scheduler.client.pages import Page
@@ -566,12 +566,13 @@ class Runs(StoreAccess):
     arelease = awaitable(release)
     """Await what ``release`` does; see there."""
 
-    def _remote_runs(self) -> RemoteRuns:
+    def _remote_runs(self, now: Callable[[], datetime] | None = None) -> RemoteRuns:
         return RemoteRuns(
             self._ready(),
             defaults=self._defaults,
             tell=self._events.tell,
             count=self._count_end,
+            now=now,
         )
 
     def _went_on(self, recorded: bool) -> bool:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, TypeAlias
 
-from go_scheduler.clock import ZERO
+from go_scheduler.clock import ZERO, StoreClock
 from go_scheduler.events.definition_events import (
     DefinitionCompleted,
     DefinitionLocked,
@@ -15,24 +15,20 @@ from go_scheduler.events.definition_events import (
     InstanceSkipped,
 )
 from go_scheduler.events.event import of_definition, of_skipped
-from go_scheduler.events.event_bus import LOG_ALONE, Events
+from go_scheduler.events.event_bus import LOG_ALONE, Events, Teller
 from go_scheduler.formatting import shown
-from go_scheduler.stores.messages import Own
+from go_scheduler.stores.messages import Fired, Firing, Own
 from go_scheduler.ticking.retry_later import RetryLater, write_in_halves
 from go_scheduler.ticking.ticker import Pace, Repeats
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence, Set
-    from datetime import datetime
     from uuid import UUID
 
-    from go_scheduler.clock import StoreClock
-    from go_scheduler.events.event_bus import Teller
     from go_scheduler.firing.planner import Planner
     from go_scheduler.models import TaskDefinition
     from go_scheduler.settings import Settings
     from go_scheduler.stores.base import Store
-    from go_scheduler.stores.messages import Fired, Firing
     from go_scheduler.ticking.shares import Shares
 
 
@@ -112,7 +108,7 @@ class DefinitionScheduler:
         shares: Which definitions are this node's to fire.
         created: Called when there are such instances, and after each look: what was
             there before is to be looked for as well.
-        run: Fires what may run here at once, as ``DirectStart.fire``; None: nothing
+        run: Fires what may run here at once, as ``Claimer.fire``; None: nothing
             may.
         events: Told of what is created, and of what cannot fire.
     """

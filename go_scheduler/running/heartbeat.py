@@ -14,6 +14,7 @@ from go_scheduler.events.instance_events import (
     Write,
 )
 from go_scheduler.running.defaults import GRACE
+from go_scheduler.running.state import NodeState, Part
 from go_scheduler.stores.messages import Renewal
 from go_scheduler.ticking.retry_later import RunsAside, write_each
 
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from go_scheduler.running.calling.workers import Workers
     from go_scheduler.running.held import HeldRun
     from go_scheduler.running.result_writer import ResultWriter
-    from go_scheduler.running.state import NodeState
 
 _RENEWED_AT_ONCE = 1000
 # Past the time when a run is presumed hung: until then nobody else takes it over.
@@ -33,7 +33,7 @@ _SLACK = timedelta(seconds=2)
 _LONGEST_BACKOFF = timedelta(seconds=5)
 
 
-class Heartbeat:
+class Heartbeat(Part):
     """Keeps the claims of runs: due, called, and ended but not recorded.
 
     It ends runs whose timeout has passed, and gives up those that hang.
@@ -50,14 +50,9 @@ class Heartbeat:
     def __init__(
         self, state: NodeState, writer: ResultWriter, workers: Workers | Waiters
     ) -> None:
-        self._state = state
-        self._store = state.store
-        self._contact = state.contact
-        self._clock = state.clock
-        self._held = state.held
+        super().__init__(state)
         self._writer = writer
         self._workers = workers
-        self._lease = state.settings.lease
         third = self._lease / 3
         self.ticker = state.ticker(
             "heartbeat",
@@ -68,14 +63,9 @@ class Heartbeat:
         )
         state.beat_wanted.connect(self.ticker.wake)
         self._renewed: timedelta | None = None
-        self._events = state.events.teller("running", bounded=True)
         self._aside: RunsAside[HeldRun] = RunsAside(
             state.clock, self._events, Write.RENEWAL
         )
-
-    def stuck(self) -> int:
-        """How many handlers have not returned since their run was given up."""
-        return len(self._held.hung_runs)
 
     def tick(self) -> timedelta | None:
         """End what takes too long, renew, and answer how soon that is for the next."""

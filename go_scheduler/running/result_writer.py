@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from datetime import timedelta
+from datetime import datetime, timedelta
 from operator import attrgetter
 from typing import TYPE_CHECKING, TypeVar
 
 from go_scheduler.clock import ZERO
 from go_scheduler.errors import StoreError, TaskInstanceNotFoundError
 from go_scheduler.events.definition_events import DefinitionCompleted, TriggerFailed
-from go_scheduler.events.event import of_definition, of_instance
+from go_scheduler.events.event import Event, of_definition, of_instance
 from go_scheduler.events.instance_events import (
     CompletedRunFailed,
     InstanceDropped,
@@ -29,34 +29,30 @@ from go_scheduler.events.instance_events import (
 )
 from go_scheduler.events.log import GivenBackLately
 from go_scheduler.formatting import shown
-from go_scheduler.models import Outcome, Stage
+from go_scheduler.models import Outcome, Stage, TaskDefinition, TaskInstance
 from go_scheduler.running import outcomes
 from go_scheduler.running.calling.error_text import kept_text
 from go_scheduler.running.defaults import GRACE
 from go_scheduler.running.outcomes import (
     Decision,
     EndedRun,
+    Failure,
     is_completed_by,
     runs_before,
 )
+from go_scheduler.running.state import NodeState, Part
 from go_scheduler.stores.base import transactional
-from go_scheduler.stores.messages import Release, Renewal, RunOutcome
+from go_scheduler.stores.messages import Answer, Claim, Release, Renewal, RunOutcome
 from go_scheduler.stores.rules import takes_slot
 from go_scheduler.ticking.retry_later import RunsAside, write_each
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
-    from datetime import datetime
     from uuid import UUID
 
-    from go_scheduler.events.event import Event
     from go_scheduler.events.event_bus import Teller
-    from go_scheduler.models import TaskDefinition, TaskInstance
     from go_scheduler.run import HandedOn
     from go_scheduler.running.held import HeldRun
-    from go_scheduler.running.outcomes import Failure
-    from go_scheduler.running.state import NodeState
-    from go_scheduler.stores.messages import Answer, Claim
 
 
 class Freed:
@@ -331,7 +327,7 @@ def _each_instance_once(entries: Sequence[Entry]) -> Iterator[Sequence[Entry]]:
 _SECOND = timedelta(seconds=1)
 
 
-class ResultWriter:
+class ResultWriter(Part):
     """Asks what follows from each run that is over, and writes it, many at once.
 
     It writes at once after a pause, else what has gathered, every few milliseconds.
@@ -346,15 +342,11 @@ class ResultWriter:
     """
 
     def __init__(self, state: NodeState) -> None:
-        self._store = state.store
-        self._clock = state.clock
-        self._held = state.held
-        self._defaults = state.defaults
+        super().__init__(state)
         self._max_hangs = state.settings.max_hangs
         self._left_behind = False
         self._room_made = state.room_made
         self._slot_freed = state.slot_freed
-        self._events = state.events.teller("running", bounded=True)
         self._reports = Reports(state, self._events)
         # All of them: pending, being written, or aside.
         self._entries: dict[Entry, None] = {}
@@ -555,12 +547,10 @@ class ResultWriter:
             instance=run.instance,
             started_at=run.called_at,
             ran_for=elapsed - run.called,
-            expire_after=run.expire_after,
-            retry=self._defaults.retry_of(run.instance),
+            defaults=self._defaults,
             now=self._clock.at(elapsed),
             cancel_requested=run.cancel_requested,
             joined=run.joined,
-            deletes=self._defaults.deletes_successes,
         )
 
     def _put_failure(

@@ -6,19 +6,21 @@ from datetime import timedelta
 from operator import attrgetter
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
-from go_scheduler.clock import ZERO
+from go_scheduler.clock import ZERO, StoreClock
 from go_scheduler.errors import StoreUnavailableError
 from go_scheduler.events.event import of_instance
-from go_scheduler.events.instance_events import InstanceLocked, InstanceUnrecorded
+from go_scheduler.events.instance_events import (
+    InstanceLocked,
+    InstanceUnrecorded,
+    Write,
+)
 from go_scheduler.formatting import shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence, Set
     from uuid import UUID
 
-    from go_scheduler.clock import StoreClock
     from go_scheduler.events.event_bus import Teller
-    from go_scheduler.events.instance_events import Write
     from go_scheduler.models import TaskInstance
     from go_scheduler.stores import messages
 
