@@ -15,7 +15,8 @@ from go_scheduler.clock import Clock, StoreClock
 from go_scheduler.errors import StoreError
 from go_scheduler.events.event_bus import LOG_ALONE, Events
 from go_scheduler.events.node_events import NodeStarted, NodeStopped
-from go_scheduler.firing.creation import Creation
+from go_scheduler.firing.definition_scheduler import DefinitionScheduler
+from go_scheduler.firing.zone_watch import ZoneWatch
 from go_scheduler.health import Health, Lateness, LoopHealth, RecentLateness
 from go_scheduler.node_health import HintedLooks, UnservedQueues
 from go_scheduler.run import run_here
@@ -126,16 +127,20 @@ class Node:
         )
         state.work_found.connect(handling.beside)
         # The loops wake each other, and hints wake both.
-        self._creation = Creation(
+        counting = events.counting(self.metrics.fired)
+        self._definitions = definitions = DefinitionScheduler(
             store,
             store_clock,
             settings,
             shares=state.shares,
             created=state.work_found,
             run=claimer.fire,
-            events=events.counting(self.metrics.fired),
+            events=counting,
         )
-        looks = {News.DEFINITIONS: self._creation.poll, News.INSTANCES: claimer.poll}
+        self._zones = zones = ZoneWatch(
+            store, store_clock, settings, created=state.work_found, events=counting
+        )
+        looks = {News.DEFINITIONS: definitions.poll, News.INSTANCES: claimer.poll}
         self._hinted = HintedLooks(
             store, clock, runs=handling.claims, looks=looks, events=events
         )
@@ -143,7 +148,7 @@ class Node:
         self._cleanup = Cleanup(store, settings.kept, state.shares)
         scheduling = [] if tasks is None else [state.ticker("tasks", tasks)]
         cleaning = state.ticker("cleanup", self._clean_up, settings.cleanup_window / 2)
-        creating = [*self._creation.tickers, *scheduling, cleaning]
+        creating = [definitions.ticker, zones.ticker, *scheduling, cleaning]
         executing = [claimer.ticker, *start_queue.tickers, arrivals.ticker]
         recording = [writer.ticker, heartbeat.ticker]
         if not handling.claims:
@@ -214,7 +219,7 @@ class Node:
             stored: One that has been stored a moment ago.
         """
         # A claim before they fired would only delay the claim that finds them.
-        self._creation.look(stored)
+        self._definitions.look(stored)
 
     @property
     def queues(self) -> tuple[str, ...]:
@@ -256,14 +261,14 @@ class Node:
 
         Returns None if nothing was put, or if that is not known.
         """
-        firing = self._creation.first_step(definition)
+        firing = self._definitions.first_step(definition)
         if firing is None:
             return None
 
         def tell(put: TaskDefinition, started: bool) -> None:
             created(put)
             if started:
-                self._creation.tell_fired(firing)
+                self._definitions.tell_first(firing)
             else:
                 self.look(put)
 
@@ -340,7 +345,7 @@ class Node:
         elapsed, held = self._clock.elapsed(), self.state.held
         loops = {each.name: LoopHealth.of(each, elapsed) for each in self._loops}
         stuck, trouble = len(held.hung_runs), self.workers.trouble
-        hanging = self._creation.hanging
+        hanging = len(self._definitions.hanging | self._zones.hanging)
         return Health(
             ok=all(loop.ok for loop in loops.values())
             and not (trouble or stuck or hanging)
