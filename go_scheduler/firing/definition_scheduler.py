@@ -39,30 +39,18 @@ def tell_fired(events: Teller, firings: Sequence[Firing]) -> None:
     events.count_fired(firings)
     if events.wanted(InstanceCreated):
         for firing in firings:
-            _tell_created(events, firing)
+            ids = of_definition(firing.definition)
+            for fire_time in firing.fire_times:
+                events.tell(InstanceCreated(**ids, fire_time=fire_time))
     if events.wanted(InstanceSkipped):
         for firing in firings:
-            _tell_skipped(events, firing)
+            if (skipped := firing.skipped) is not None:
+                events.tell(InstanceSkipped(**of_skipped(firing.definition, skipped)))
     if events.wanted(DefinitionCompleted):
         for firing in firings:
-            _tell_completed(events, firing)
-
-
-def _tell_created(events: Teller, firing: Firing) -> None:
-    ids = of_definition(firing.definition)
-    for fire_time in firing.fire_times:
-        events.tell(InstanceCreated(**ids, fire_time=fire_time))
-
-
-def _tell_skipped(events: Teller, firing: Firing) -> None:
-    if firing.skipped is not None:
-        events.tell(InstanceSkipped(**of_skipped(firing.definition, firing.skipped)))
-
-
-def _tell_completed(events: Teller, firing: Firing) -> None:
-    definition = firing.definition
-    if firing.next_fire_time is None and not definition.trigger.waits:
-        events.tell(DefinitionCompleted(**of_definition(definition)))
+            definition = firing.definition
+            if firing.next_fire_time is None and not definition.trigger.waits:
+                events.tell(DefinitionCompleted(**of_definition(definition)))
 
 
 # Doubled while pages are full: a long way to the store is gone a few times only.
