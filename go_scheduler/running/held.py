@@ -37,29 +37,6 @@ class HeldRun:
         begun: Whether nothing stands between this and the call of its handler.
     """
 
-    __slots__ = (
-        "_complete",
-        "_default",
-        "_extended",
-        "_handing_on",
-        "_timeout",
-        "_undecided",
-        "allowed",
-        "begun",
-        "called",
-        "called_at",
-        "cancel_requested",
-        "claim",
-        "due_since",
-        "expire_after",
-        "expires_at",
-        "instance",
-        "joined",
-        "lost",
-        "timed_out",
-        "timeout",
-    )
-
     def __init__(
         self,
         instance: TaskInstance,

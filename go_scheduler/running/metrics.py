@@ -210,16 +210,6 @@ class Metrics:
 class _Counts:
     """What was counted of a queue."""
 
-    __slots__ = (
-        "completed",
-        "ended",
-        "fired",
-        "late",
-        "seconds_late",
-        "seconds_taken",
-        "took",
-    )
-
     def __init__(self) -> None:
         self.fired = 0
         self.seconds_late = 0.0

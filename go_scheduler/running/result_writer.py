@@ -89,8 +89,6 @@ class Entry:
         took: How long the run took; None: its handler was not called, or nobody asks.
     """
 
-    __slots__ = ("joined", "raised", "record", "run", "took", "unsure")
-
     def __init__(
         self,
         run: HeldRun,
