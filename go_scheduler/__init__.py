@@ -22,8 +22,7 @@ from go_scheduler.errors import (
     TaskInstanceStateError,
     UnknownTriggerError,
 )
-from go_scheduler.handlers.registry import HandlerRegistry
-from go_scheduler.handlers.task import Task
+from go_scheduler.handlers.registry import HandlerRegistry, Task
 from go_scheduler.models import (
     Cancelled,
     DefinitionState,

@@ -17,7 +17,7 @@ from weakref import ref
 from go_scheduler.checks import LONGEST, check_type
 from go_scheduler.clock import ZERO, DrivingClock
 from go_scheduler.errors import SchedulerStateError
-from go_scheduler.running.calling.event_loop import ApplicationLoop, running_loop
+from go_scheduler.running.calling.workers import ApplicationLoop, running_loop
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Set

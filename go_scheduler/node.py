@@ -4,22 +4,33 @@ from __future__ import annotations
 
 import os
 import threading
+from contextlib import suppress
 from datetime import timedelta
 from enum import Enum
-from functools import partial
 from typing import TYPE_CHECKING
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 from go_scheduler.cleanup import Cleanup
-from go_scheduler.clock import ZERO, DrivingClock, StoreClock
+from go_scheduler.clock import ZERO, Clock, DrivingClock, StoreClock
 from go_scheduler.errors import StoreError
 from go_scheduler.events import NodeStarted, NodeStopped, QueueUnserved
 from go_scheduler.events.event_bus import LOG_ALONE, Events
-from go_scheduler.firing.creation import Creation
-from go_scheduler.health import Health, LoopHealth
+from go_scheduler.firing.definition_scheduler import DefinitionScheduler
+from go_scheduler.firing.zone_watch import ZoneWatch
+from go_scheduler.health import Health, Lateness, LoopHealth, RecentLateness
 from go_scheduler.run import run_here
+from go_scheduler.running.admission import Admission
+from go_scheduler.running.arrivals import Arrivals
 from go_scheduler.running.calling.waiters import Waiters
-from go_scheduler.running.execution import Execution
+from go_scheduler.running.calling.workers import Handling, Workers
+from go_scheduler.running.claimer import Claimer
+from go_scheduler.running.heartbeat import Heartbeat
+from go_scheduler.running.metrics import Objective
+from go_scheduler.running.recovery import Presence
+from go_scheduler.running.result_writer import ResultWriter
+from go_scheduler.running.start_queue import StartQueue
+from go_scheduler.running.state import NodeState
+from go_scheduler.running.withdrawing import join
 from go_scheduler.stores.hints import News
 from go_scheduler.ticking.ticker import Ticker
 
@@ -27,9 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence, Set
     from uuid import UUID
 
-    from go_scheduler.clock import Clock
     from go_scheduler.models import TaskDefinition, TaskInstance
-    from go_scheduler.running.calling.workers import Handling
     from go_scheduler.settings import Settings
     from go_scheduler.stores.base import Store
     from go_scheduler.stores.messages import Addition
@@ -69,6 +78,12 @@ class Node:
         settings: How the loops behave.
         events: Told of what happens.
         tasks: Schedules the handler's tasks, if the store was away at the start.
+
+    Attributes:
+        state: What its parts share.
+        writer: Writes what becomes of runs.
+        workers: Call the handler, or hand out what others run.
+        makers: The tickers of what claims, starts and creates; a stop ends these first.
     """
 
     def __init__(
@@ -89,38 +104,71 @@ class Node:
         self._settings = settings
         self._id = uuid4()
         store_clock = StoreClock(clock, store.now, error=settings.clock_error)
-        self._execution = Execution(
-            handling, store, store_clock, self._id, settings=settings, events=events
+        self.state = state = NodeState(
+            store, store_clock, self._id, settings, events=events
         )
-        self.metrics = self._execution.state.metrics
-        execution = self._execution
+        self.metrics = state.metrics
+        self._objective = Objective(state)
+        self._presence = presence = Presence(state, handling, self._objective)
+        self.writer = writer = ResultWriter(state)
+        workers: Workers | Waiters
+        if handling.hands_out:
+            workers = Waiters(state, writer)
+        else:
+            workers = Workers(state, handling, writer=writer)
+        self.workers = workers
+        heartbeat = Heartbeat(state, writer, workers)
+        self._admission = admission = Admission(state, handling.handler, writer)
+        join(store, admission.withdrawing)
+        start_queue = StartQueue(state, workers=workers, admission=admission)
+        self._arrivals = arrivals = Arrivals(
+            state, writer=writer, admission=admission, start_queue=start_queue
+        )
+        self._claimer = claimer = Claimer(
+            state,
+            writer=writer,
+            workers=workers,
+            admission=admission,
+            start_queue=start_queue,
+            arrivals=arrivals,
+            presence=presence,
+        )
+        state.work_found.connect(handling.beside)
         # The loops wake each other, and hints wake both.
-        self._creation = Creation(
+        counting = events.counting(self.metrics.fired)
+        self._definitions = definitions = DefinitionScheduler(
             store,
             store_clock,
             settings,
-            shares=execution.state.shares,
-            created=execution.state.work_found,
-            run=execution.direct_start.fire,
-            events=events.counting(self.metrics.fired),
+            shares=state.shares,
+            created=state.work_found,
+            run=claimer.fire,
+            events=counting,
         )
-        looks = {
-            News.DEFINITIONS: self._creation.poll,
-            News.INSTANCES: execution.claimer.poll,
-        }
+        self._zones = zones = ZoneWatch(
+            store, store_clock, settings, created=state.work_found, events=counting
+        )
+        looks = {News.DEFINITIONS: definitions.poll, News.INSTANCES: claimer.poll}
         self._hinted = HintedLooks(
             store, clock, runs=handling.claims, looks=looks, events=events
         )
         self._unserved = UnservedQueues(store, clock, events=events)
-        self._cleanup = Cleanup(store, settings.kept, execution.state.shares)
-        ticker = partial(Ticker, clock=clock, events=events)
-        self._cleaning = ticker(
-            "cleanup", self._clean_up, interval=settings.cleanup_window / 2
-        )
-        self._scheduling = (
-            [] if tasks is None else [ticker("tasks", tasks, interval=None)]
-        )
-        self._stopper = ticker("stop", self._stop_step, interval=_STOP_STEP)
+        self._cleanup = Cleanup(store, settings.kept, state.shares)
+        scheduling = [] if tasks is None else [state.ticker("tasks", tasks)]
+        cleaning = state.ticker("cleanup", self._clean_up, settings.cleanup_window / 2)
+        creating = [definitions.ticker, zones.ticker, *scheduling, cleaning]
+        executing = [claimer.ticker, *start_queue.tickers, arrivals.ticker]
+        recording = [writer.ticker, heartbeat.ticker]
+        if not handling.claims:
+            claimer.stop_starting()
+            executing, recording = [], []
+        elif not handling.hands_out:
+            claimer.subscribe(tuple(settings.queues))
+        self.makers = [*creating, *executing]
+        # These count for health; hints do not, as nothing depends on them.
+        self._loops = [presence.ticker, *executing, *recording, *creating]
+        self._tickers = [*self._loops, *self._hinted.tickers]
+        self._stopper = state.ticker("stop", self._stop_step, _STOP_STEP)
         self._condition = threading.Condition()
         self._phase = Phase.RUNNING
         self._quiet_since: timedelta | None = None
@@ -141,8 +189,8 @@ class Node:
     @property
     def is_own_thread(self) -> bool:
         """Whether this is called by one of its own handlers, listeners or loops."""
-        is_run = run_here() in self._execution.state.held.running()
-        is_loop = any(ticker.is_current for ticker in self._tickers())
+        is_run = run_here() in self.state.held.running()
+        is_loop = any(ticker.is_current for ticker in self._tickers)
         return is_run or is_loop or self._events.is_own_thread
 
     def start(self) -> None:
@@ -156,7 +204,7 @@ class Node:
             )
         )
         try:
-            for ticker in self._tickers():
+            for ticker in self._tickers:
                 ticker.start()
         except BaseException:
             # If no thread can be started, half a node must not go on.
@@ -179,31 +227,32 @@ class Node:
             stored: One that has been stored a moment ago.
         """
         # A claim before they fired would only delay the claim that finds them.
-        self._creation.look(stored)
+        self._definitions.look(stored)
 
     @property
     def queues(self) -> tuple[str, ...]:
         """The queues that it serves."""
-        return self._execution.state.claimant.queues
+        return self.state.claimant.queues
 
     @property
     def waiters(self) -> Waiters:
         """Those that wait for what it hands out."""
-        waiters = self._execution.workers
-        assert isinstance(waiters, Waiters), "it was made to hand out"
-        return waiters
+        assert isinstance(self.workers, Waiters), "it was made to hand out"
+        return self.workers
 
     def subscribe(self, queues: tuple[str, ...]) -> None:
         """Claim from these queues as well, for those that wait for them."""
-        self._execution.subscribe(queues)
+        self._claimer.subscribe(queues)
+        # The other nodes are told that somebody serves them.
+        self._presence.ticker.wake()
 
     def unsubscribe(self, queues: tuple[str, ...]) -> None:
         """Claim from this set of queues no more."""
-        self._execution.claimer.unsubscribe(queues)
+        self._claimer.unsubscribe(queues)
 
     def takes(self, queue: str) -> bool:
         """Whether something more in this queue would run here at once."""
-        return self._execution.direct_start.free((queue,)) > 0
+        return self._claimer.free((queue,)) > 0
 
     def look_for_instances(self, queues: Set[str] | None = None) -> None:
         """Look for instances at once: one may be there that was not made by firing.
@@ -211,7 +260,7 @@ class Node:
         Args:
             queues: In which queues; None: in any.
         """
-        self._execution.claimer.look(queues)
+        self._claimer.look(queues)
 
     def put(
         self, definition: TaskDefinition, created: Callable[[TaskDefinition], None]
@@ -220,18 +269,18 @@ class Node:
 
         Returns None if nothing was put, or if that is not known.
         """
-        firing = self._creation.first_step(definition)
+        firing = self._definitions.first_step(definition)
         if firing is None:
             return None
 
         def tell(put: TaskDefinition, started: bool) -> None:
             created(put)
             if started:
-                self._creation.tell_fired(firing)
+                self._definitions.tell_first(firing)
             else:
                 self.look(put)
 
-        return self._execution.direct_start.put(firing, tell)
+        return self._claimer.put(firing, tell)
 
     def add(
         self,
@@ -241,10 +290,8 @@ class Node:
         *,
         queue: str | None,
     ) -> Sequence[TaskInstance] | None:
-        """Add instances, and run at once those that are due, as ``DirectStart.add``."""
-        return self._execution.direct_start.add(
-            definition_id, additions, created, queue=queue
-        )
+        """Add instances, and run at once those that are due, as ``Claimer.add``."""
+        return self._claimer.add(definition_id, additions, created, queue=queue)
 
     def request_stop(self) -> None:
         """Begin to stop; returns at once."""
@@ -256,7 +303,7 @@ class Node:
         self._hinted.close()
         # Needs no store: nothing new begins from here on, and what is held goes back.
         self._stop_making()
-        self._execution.leave()
+        self._presence.leave()
         with self._condition:
             # Last: whoever sees it may rely on the lines above.
             if self._phase is Phase.STOPPING:
@@ -291,46 +338,47 @@ class Node:
         Returns:
             Whether it had stopped by then, and all came back and was recorded.
         """
-        self._execution.writer.leave_behind()
+        self.writer.leave_behind()
         self._report_stopped(clean=False)
         return self._clean
 
     @property
     def reaches_store(self) -> bool:
         """Whether the store has answered each loop that asked it last."""
-        errors = (each.error for each in self._looked_at())
+        errors = (each.error for each in self._loops)
         return not any(isinstance(each, StoreError) for each in errors)
 
     def health(self) -> Health:
         """How it is."""
-        execution, elapsed = self._execution, self._clock.elapsed()
-        loops = {each.name: LoopHealth.of(each, elapsed) for each in self._looked_at()}
-        stuck, trouble = execution.heartbeat.stuck(), execution.workers.trouble
-        hanging = self._creation.hanging
+        elapsed, held = self._clock.elapsed(), self.state.held
+        loops = {each.name: LoopHealth.of(each, elapsed) for each in self._loops}
+        stuck, trouble = len(held.hung_runs), self.workers.trouble
+        hanging = len(self._definitions.hanging | self._zones.hanging)
         return Health(
             ok=all(loop.ok for loop in loops.values())
             and not (trouble or stuck or hanging)
             and self._phase in (Phase.RUNNING, Phase.STOPPING),
             trouble=trouble,
-            warnings=execution.admission.notices.texts + self._unserved.texts,
+            warnings=self._admission.notices.texts + self._unserved.texts,
             node=self._id,
             loops=loops,
             store_reachable=self.reaches_store,
             stuck_workers=stuck,
             hanging_triggers=hanging,
-            waiting=execution.state.held.waiting,
-            busy=execution.state.held.busy,
-            unrecorded=execution.writer.unrecorded,
-            lateness=execution.lateness,
+            waiting=held.waiting,
+            busy=held.busy,
+            unrecorded=self.writer.unrecorded,
+            lateness=self._lateness(),
         )
 
-    def _tickers(self) -> list[Ticker]:
-        return [*self._looked_at(), *self._hinted.tickers]
-
-    def _looked_at(self) -> list[Ticker]:
-        """The loops that count for health; hints do not, as nothing depends on them."""
-        loops = [*self._execution.tickers, *self._creation.tickers]
-        return [*loops, *self._scheduling, self._cleaning]
+    def _lateness(self) -> RecentLateness:
+        """How late runs began here lately."""
+        recent = self.metrics.recent()
+        return RecentLateness(
+            **{name: Lateness.of(each) for name, each in recent._asdict().items()},
+            objective=self._objective.wanted,
+            met=self._objective.met,
+        )
 
     def _clean_up(self) -> timedelta | None:
         again = self._cleanup.tick()
@@ -341,16 +389,17 @@ class Node:
     def _stop_step(self) -> None:
         """Stop what makes work, wait for what runs, and stop what records it last."""
         # Repeated at each step: a claim may have been under way.
-        ended = self._stop_making() and self._execution.has_left
-        if self._execution.is_running:
+        ended = self._stop_making() and self._presence.has_left
+        held = self.state.held
+        if not set(held.hung()).issuperset(held.running()):
             self._quiet_since = None
             return
         if self._quiet_since is None:
             self._quiet_since = self._clock.elapsed()
         waited = self._clock.elapsed() - self._quiet_since
-        done = ended and not self._execution.writer.unrecorded
+        done = ended and not self.writer.unrecorded
         is_resting = self._resting_since is not None
-        if is_resting or (done and self._execution.give_back_unknown()):
+        if is_resting or (done and self._has_given_back_unknown()):
             self._stop_the_rest()
         elif waited >= self._settings.lease:
             # The store was away for so long that the claims have lapsed anyway.
@@ -358,38 +407,44 @@ class Node:
 
     def _stop_making(self) -> bool:
         """Claim and create nothing more, and give back what has not been called."""
-        makers = [
-            *self._creation.tickers,
-            *self._scheduling,
-            self._cleaning,
-            *self._execution.makers,
-        ]
-        self._execution.direct_start.stop()
-        for ticker in makers:
+        self._claimer.stop_starting()
+        for ticker in self.makers:
             ticker.stop()
         # Before giving back, so that what a loop took as it ended goes back as well.
-        ended = all(ticker.ended for ticker in makers)
-        self._execution.give_back()
+        ended = all(ticker.ended for ticker in self.makers)
+        self._arrivals.hold_late()
+        for run in self.state.held.uncalled():
+            self.writer.give_back(run, "its node stops")
         return ended
+
+    def _has_given_back_unknown(self) -> bool:
+        """Give back what an answer that was lost has claimed; false: not yet."""
+        try:
+            self._arrivals.give_back_unknown()
+        except StoreError:
+            return False
+        return True
 
     def _stop_the_rest(self) -> None:
         """Stop recording and renewing; a loop still in a store call does no harm."""
         if self._resting_since is None:
             self._resting_since = self._clock.elapsed()
-            self._execution.write_last_stats()
-        self._execution.arrivals.close()
-        for ticker in self._tickers():
+            # Unless the store does not take them.
+            with suppress(StoreError):
+                self._presence.write_stats(last=True)
+        self._arrivals.close()
+        for ticker in self._tickers:
             ticker.stop()
         waited = self._clock.elapsed() - self._resting_since
-        if waited >= _RESTING or all(each.ended for each in self._tickers()):
-            self._close(clean=not self._execution.heartbeat.stuck())
+        if waited >= _RESTING or all(each.ended for each in self._tickers):
+            self._close(clean=not self.state.held.hung_runs)
 
     def _close(self, *, clean: bool) -> None:
         self._hinted.close()
-        for ticker in [*self._tickers(), self._stopper]:
+        for ticker in [*self._tickers, self._stopper]:
             ticker.stop()
-        self._execution.workers.stop()
-        self._execution.arrivals.close()
+        self.workers.stop()
+        self._arrivals.close()
         # Set last: whoever waits for it may then close the store.
         self._report_stopped(clean=clean)
 

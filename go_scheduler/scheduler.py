@@ -14,7 +14,7 @@ from go_scheduler.argument_hints import write_instead
 from go_scheduler.checks import check_type
 from go_scheduler.client import Client
 from go_scheduler.client.on_demand import Tasks
-from go_scheduler.clock import Clock, DrivingClock, SystemClock, check_same
+from go_scheduler.clock import Clock, DrivingClock, StoreClock, SystemClock, check_same
 from go_scheduler.errors import ConfigurationError, StoreError, StoreUnavailableError
 from go_scheduler.events import NoticeGiven
 from go_scheduler.events.event import checked_listeners
@@ -27,18 +27,18 @@ from go_scheduler.policies import CatchUp, RetryPolicy
 from go_scheduler.running.calling.process_executor import check_sendable
 from go_scheduler.running.calling.workers import Handling
 from go_scheduler.running.defaults import Defaults
-from go_scheduler.running.remote_runs import RemoteRunsMaker
 from go_scheduler.settings import Settings
 from go_scheduler.stores.base import Store
 from go_scheduler.stores.memory.store import MemoryStore
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from go_scheduler.events.event import Listener
     from go_scheduler.handlers.registry import Handler
     from go_scheduler.models import TaskDefinition
-    from go_scheduler.running.calling.event_loop import ApplicationLoop
+    from go_scheduler.running.calling.workers import ApplicationLoop
+    from go_scheduler.running.remote_runs import RemoteRuns
 
 
 NO_HANDLER = (
@@ -218,14 +218,16 @@ class Scheduler(Lifecycle, Tasks, Client):
         """How the scheduler is at this moment; never raises and never waits."""
         return replace(self._node_health(), events_dropped=self._hub.dropped)
 
-    def _remote_runs_maker(self) -> RemoteRunsMaker:
-        return RemoteRunsMaker(
-            self._ready,
-            self._clock,
-            defaults=self._defaults,
-            tell=self._events.tell,
-            count=self._count_end,
-        )
+    def _remote_runs_maker(self) -> Callable[[], RemoteRuns]:
+        """Makes remote runs that know the store's time, anew for each batch."""
+        clock = StoreClock(self._clock, self._store.now)
+
+        def make() -> RemoteRuns:
+            self._ready()
+            clock.refresh(waits=True)
+            return self._remote_runs(clock.now)
+
+        return make
 
     def _handing_out(self) -> Scheduler:
         """One more scheduler like this, which hands out what others run elsewhere.

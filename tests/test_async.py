@@ -191,13 +191,13 @@ class TestStop:
         loop.close()
         assert scheduler._node is not None
         # As it looks by itself every third of the lease.
-        scheduler._node._execution.state.beat_wanted()
+        scheduler._node.state.beat_wanted()
         [instance] = scheduler.list_instances(definition_id=definition_id)
         while instance.state is State.RUNNING:
             instance = scheduler.get_instance(instance.id)
         assert (instance.state, instance.runs) == (State.PENDING, 0)
         # Once is enough.
-        scheduler._node._execution.workers.give_back_left()
+        scheduler._node.workers.give_back_left()
         assert scheduler.stop()
 
     def test_one_whose_await_is_cancelled_stops_all_the_same(self) -> None:

@@ -16,8 +16,7 @@ import pytest
 
 from go_scheduler import Scheduler, TaskDefinition, errors, events, stores
 from go_scheduler.events import DefinitionEvent, Event, InstanceEvent, RequestEvent
-from go_scheduler.handlers.registry import HandlerRegistry
-from go_scheduler.handlers.task import Task
+from go_scheduler.handlers.registry import HandlerRegistry, Task
 from go_scheduler.health import Health
 from go_scheduler.stores import Store, opening, rules
 from go_scheduler.stores.base import TransactionalStore

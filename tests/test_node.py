@@ -31,7 +31,7 @@ def test_what_ends_just_as_it_stops_is_recorded(
     stopped: list[bool] = []
     with Scheduler(lambda _: None, clock=clock) as scheduler:
         node = node_of(scheduler)
-        recorder = node._execution.writer
+        recorder = node.writer
         succeed = recorder.succeed
 
         def interrupted(run: object) -> None:
@@ -50,7 +50,7 @@ def test_what_ends_just_as_it_stops_is_recorded(
 def test_what_a_loop_has_taken_as_it_ended_is_given_back(clock: ManualClock) -> None:
     with Scheduler(lambda _: None, clock=clock) as scheduler:
         node = node_of(scheduler)
-        held = node._execution.state.held
+        held = node.state.held
         run = HeldRun(instance(), expire_after=EXPIRE_AFTER)
 
         class Taking(Ticker):
@@ -59,7 +59,7 @@ def test_what_a_loop_has_taken_as_it_ended_is_given_back(clock: ManualClock) -> 
                 held.add([run])
                 return super().ended
 
-        node._execution.makers[0].__class__ = Taking
+        node.makers[0].__class__ = Taking
     assert not held.has(run)
 
 

@@ -50,7 +50,7 @@ from go_scheduler.stores.filters import ANY_DEFINITION, DefinitionFilter, Filter
 from go_scheduler.stores.messages import Claim
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence, Set
+    from collections.abc import Callable, Collection, Mapping, Sequence, Set
     from datetime import datetime, timedelta
 
     from go_scheduler.events.event import Event
@@ -685,12 +685,13 @@ class Runs(StoreAccess):
     arelease = awaitable(release)
     """Await what ``release`` does; see there."""
 
-    def _remote_runs(self) -> RemoteRuns:
+    def _remote_runs(self, now: Callable[[], datetime] | None = None) -> RemoteRuns:
         return RemoteRuns(
             self._ready(),
             defaults=self._defaults,
             tell=self._events.tell,
             count=self._count_end,
+            now=now,
         )
 
     def _went_on(self, recorded: bool) -> bool:

@@ -22,8 +22,7 @@ from go_scheduler.errors import (
 from go_scheduler.events import InstanceAdded, InstancesBackfilled, InstanceSkipped
 from go_scheduler.events.event import of_definition
 from go_scheduler.formatting import shown
-from go_scheduler.handlers.registry import HandlerRegistry
-from go_scheduler.handlers.task import Task, task_id
+from go_scheduler.handlers.registry import HandlerRegistry, Task, task_id
 from go_scheduler.models.values import changed
 from go_scheduler.policies.overlap import check_overlap
 from go_scheduler.stores.filters import DefinitionFilter
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
     from datetime import timedelta
     from uuid import UUID
 
-    from go_scheduler.handlers.task import TaskDecorator
+    from go_scheduler.handlers.registry import TaskDecorator
     from go_scheduler.json import JSON
     from go_scheduler.models import TaskDefinition, TaskInstance
     from go_scheduler.policies import Overlap

@@ -13,7 +13,7 @@ if typing.TYPE_CHECKING:
         register_bus,
     )
     from go_scheduler.dispatch.dispatcher import Dispatcher
-    from go_scheduler.dispatch.kombu_bus.bus_by_kombu import KombuBus
+    from go_scheduler.dispatch.kombu_bus import KombuBus
     from go_scheduler.dispatch.messages.message import (
         Cancel,
         Run,
@@ -34,7 +34,7 @@ else:
             "Delivery": "bus",
             "DispatchWorker": "worker",
             "Dispatcher": "dispatcher",
-            "KombuBus": "kombu_bus.bus_by_kombu",
+            "KombuBus": "kombu_bus",
             "MessageBus": "bus",
             "Run": "messages.message",
             "Status": "messages.message",

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import re
-import threading
 from abc import ABC, abstractmethod
-from collections import deque
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cached_property, partial
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING
@@ -23,51 +21,6 @@ if TYPE_CHECKING:
 
 
 _MOST_THREADS = 16
-
-
-class Aside:
-    """A small pool of daemon threads, which start on demand and end when idle.
-
-    Args:
-        most: The most threads.
-    """
-
-    def __init__(self, most: int = _MOST_THREADS) -> None:
-        self._most = most
-        self._lock = threading.Lock()
-        self._waiting: deque[tuple[Callable[[], None], Future[None]]] = deque()
-        self._threads = 0
-
-    def call(self, function: Callable[[], None]) -> Future[None]:
-        """Call a function on one of the threads; the future has its outcome."""
-        future: Future[None] = Future()
-        with self._lock:
-            self._waiting.append((function, future))
-            begin = self._threads < self._most
-            self._threads += begin
-        if begin:
-            name = "go_scheduler-bus publishing"
-            threading.Thread(target=self._work, name=name, daemon=True).start()
-        return future
-
-    def _work(self) -> None:
-        while (found := self._next()) is not None:
-            function, future = found
-            if not future.set_running_or_notify_cancel():
-                continue
-            try:
-                function()
-            except BaseException as error:
-                future.set_exception(error)
-            else:
-                future.set_result(None)
-
-    def _next(self) -> tuple[Callable[[], None], Future[None]] | None:
-        with self._lock:
-            if self._waiting:
-                return self._waiting.popleft()
-            self._threads -= 1
-            return None
 
 
 OPENER = "open_bus(), in go_scheduler.dispatch"
@@ -123,7 +76,7 @@ class MessageBus(ABC):
         """Put a message on the bus, and return at once.
 
         A bus may send many messages without waiting for each. This implementation
-        calls ``publish`` on some threads. They end when no message is left.
+        calls ``publish`` on some threads.
 
         Args:
             topic: As for ``publish``.
@@ -138,11 +91,11 @@ class MessageBus(ABC):
             arrive in any order.
         """
         publish = partial(self.publish, topic, body, expires=expires, keep=keep)
-        return self._aside.call(publish)
+        return self._publishing.submit(publish)
 
     @cached_property
-    def _aside(self) -> Aside:
-        return Aside()
+    def _publishing(self) -> ThreadPoolExecutor:
+        return ThreadPoolExecutor(_MOST_THREADS, "go_scheduler-bus publishing")
 
     @abstractmethod
     def subscribe(
@@ -264,7 +217,7 @@ class Subscription(ABC):
 
 ENTRY_POINTS = "go_scheduler.buses"
 
-# The same as the schemes in kombu_bus/address.py, which needs kombu to import.
+# The same as the schemes in kombu_bus.py, which needs kombu to import.
 _BY_KOMBU = ("amqp", "amqps", "memory")
 # A scheme by RFC 3986, in lower case.
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*")
@@ -335,7 +288,7 @@ def register_bus(scheme: str, make: Callable[..., MessageBus]) -> None:
 def _maker(scheme: str) -> Callable[..., object]:
     if scheme in _BY_KOMBU:
         try:
-            from go_scheduler.dispatch.kombu_bus.bus_by_kombu import KombuBus
+            from go_scheduler.dispatch.kombu_bus import KombuBus
         except ImportError as error:
             raise ConfigurationError(
                 f"the bus of {scheme}:// cannot be imported: {error}; it needs the"

@@ -12,7 +12,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from go_scheduler.checks import check_made, check_type
-from go_scheduler.clock import ZERO, SystemClock
+from go_scheduler.clock import ZERO, Clock, SystemClock
 from go_scheduler.dispatch.bus import OPENER, MessageBus
 from go_scheduler.dispatch.messages.message import Run
 from go_scheduler.dispatch.recording import Hearing, Timeouts, Topics
@@ -28,7 +28,6 @@ from go_scheduler.trace_context import parted
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
-    from go_scheduler.clock import Clock
     from go_scheduler.models import TaskInstance
 
 _LOG = logging.getLogger("go_scheduler.dispatch")

@@ -4,52 +4,48 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections import deque
+from collections import defaultdict, deque
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Literal, NamedTuple, Self
+from typing import TYPE_CHECKING, Literal, Self
 
 from go_scheduler.checks import check_name, check_positive, check_type
-from go_scheduler.clock import ZERO
+from go_scheduler.clock import ZERO, Clock
 from go_scheduler.dispatch.messages.message import Cancel, Said, Status, read_statuses
 from go_scheduler.errors import (
     BusUnavailableError,
     ConfigurationError,
     StoreError,
     StoreUnavailableError,
-    TaskInstanceNotFoundError,
 )
 from go_scheduler.events import BusAway, BusBack, InstanceCancelRequested, StatusRefused
 from go_scheduler.events.event_bus import BoundedLog
 from go_scheduler.formatting import shown
-from go_scheduler.models import Extension, Stage
+from go_scheduler.models import Extension, Stage, TaskInstance
 from go_scheduler.models.values import changed
 from go_scheduler.running.defaults import Defaults
 from go_scheduler.running.remote_runs import (
+    Extending,
     Failing,
-    Reporting,
+    HandedOut,
+    RemoteRuns,
     Success,
     lets_others_run,
     progress_text,
     result_text,
     times_text,
 )
-from go_scheduler.stores.filters import Filter, Order
 from go_scheduler.stores.messages import Claim
 from go_scheduler.ticking.ticker import Ticker
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from types import TracebackType
-    from uuid import UUID
 
-    from go_scheduler.clock import Clock
     from go_scheduler.dispatch.bus import Delivery, MessageBus
     from go_scheduler.events.event import Event
-    from go_scheduler.models import TaskInstance
-    from go_scheduler.running.remote_runs import HandedOut, RemoteRuns
     from go_scheduler.scheduler import Scheduler
 
 LONGEST_TOPIC = 255
@@ -186,12 +182,6 @@ _MOST_CANCELLED = 1000
 _EXPIRES = timedelta(minutes=1)
 
 
-class _Asked(NamedTuple):
-    worker: str
-    claim: Claim
-    reason: Literal["cancelled", "lost"]
-
-
 class Cancelling:
     """Tells workers which runs to end, cancelled or lost, as long as the bus is up.
 
@@ -206,25 +196,26 @@ class Cancelling:
     def __init__(self, bus: MessageBus, topics: Topics) -> None:
         self._bus = bus
         self._topics = topics
-        self._asked: deque[_Asked] = deque(maxlen=_MOST_CANCELLED)
+        # Each with its worker.
+        self._asked: deque[tuple[str, Cancel]] = deque(maxlen=_MOST_CANCELLED)
 
     def ask(
         self, worker: str, claim: Claim, reason: Literal["cancelled", "lost"]
     ) -> None:
         """Note a worker and a run for the next ``send``; from any thread."""
-        self._asked.append(_Asked(worker, claim, reason))
+        cancel = Cancel(
+            instance_id=claim.instance_id, attempt=claim.attempt, reason=reason
+        )
+        self._asked.append((worker, cancel))
 
     def send(self) -> None:
         """Publish all that was noted; it waits for the bus for some seconds at most."""
-        asked: set[_Asked] = set()
+        asked: set[tuple[str, Cancel]] = set()
         while self._asked:
             asked.add(self._asked.popleft())
-        for worker, claim, reason in asked:
+        for worker, cancel in asked:
             if not self._bus.is_up():
                 return
-            cancel = Cancel(
-                instance_id=claim.instance_id, attempt=claim.attempt, reason=reason
-            )
             topic = self._topics.control(worker)
             try:
                 self._bus.publish(
@@ -422,42 +413,6 @@ class Going:
         self.heard.append(heard)
 
 
-@dataclass(slots=True)
-class SortedStatuses:
-    """Statuses, sorted by how they are recorded.
-
-    Attributes:
-        going: Runs that go on, in the order of their first statuses.
-        succeeded: Runs that have succeeded.
-        failed: Runs that have failed.
-        released: Runs that their workers have given back.
-    """
-
-    going: list[Going] = field(default_factory=list)
-    succeeded: list[Heard] = field(default_factory=list)
-    failed: list[Heard] = field(default_factory=list)
-    released: list[Heard] = field(default_factory=list)
-
-    @classmethod
-    def of(cls, heard: Iterable[Heard]) -> SortedStatuses:
-        """Sort statuses, which are in the order in which they came."""
-        by_kind = cls()
-        going: dict[tuple[Claim, str], Going] = {}
-        ends = {
-            Said.SUCCEEDED: by_kind.succeeded,
-            Said.FAILED: by_kind.failed,
-            Said.RELEASED: by_kind.released,
-        }
-        for each in heard:
-            if (end := ends.get(each.status.status)) is not None:
-                end.append(each)
-            else:
-                of = each.claim, each.status.worker
-                going.setdefault(of, Going(*of)).add(each)
-        by_kind.going.extend(going.values())
-        return by_kind
-
-
 _MOST_TOLD = 500
 _UNSAID = "the worker did not say why"
 _NOBODYS = (
@@ -466,37 +421,161 @@ _NOBODYS = (
 )
 
 
-class Recording:
-    """Records statuses, and tells workers which runs to cancel.
+_AWAY = "the message bus cannot be reached: what is to run over it waits"
+# The most messages that wait here while the store is away; the bus keeps the others.
+_PREFETCH = 1000
+_LOOK_EVERY = timedelta(seconds=1)
+_LOCKED = timedelta(milliseconds=200)
+
+
+class Hearing:
+    """Receives statuses, records many in one write, and then acknowledges them.
+
+    While the store is away, at most a thousand messages wait here, unacknowledged. The
+    others wait on the bus.
 
     Args:
         scheduler: Its store and settings are used.
+        bus: The bus.
+        topics: The names of its topics.
         timeouts: How long a run is kept after a status.
-        handed_out: The instances that were published here, which need not be read.
-        cancelling: Tells workers which runs to cancel.
-        settle: Called with each status that needs nothing more.
-        tell: Called with an event for each status that is not recorded.
+        handed_out: The instances that were published here.
     """
 
     def __init__(
         self,
         scheduler: Scheduler,
+        bus: MessageBus,
+        topics: Topics,
         *,
         timeouts: Timeouts,
         handed_out: HandedOut,
-        cancelling: Cancelling,
-        settle: Callable[[Heard], None],
-        tell: Callable[[Event], None],
     ) -> None:
         self._scheduler = scheduler
+        self._bus = bus
+        self._topics = topics
+        self._clock = scheduler._clock
+        self._events = scheduler.teller("dispatch", bounded=True)
+        self._log = PacedLog(logging.getLogger("go_scheduler.dispatch"), self._clock)
+        self._begun = self._clock.elapsed()
         self._timeouts = timeouts
         self._handed_out = handed_out
-        self._cancelling = cancelling
-        self._settle = settle
-        self._tell = tell
-        self._maker = scheduler._remote_runs_maker()
+        self._cancelling = Cancelling(bus, topics)
+        self._new_remote = scheduler._remote_runs_maker()
+        # A bus that is back delivers again; the oldest here cannot be acknowledged.
+        self._arrived: deque[SafeDelivery] = deque(maxlen=_PREFETCH)
+        self._open: dict[Heard, None] = {}
+        self._away_since: timedelta | None = None
+        self._ticking = threading.Lock()
+        self._ticker = Ticker(
+            "hearing",
+            self.tick,
+            interval=_LOOK_EVERY,
+            clock=self._clock,
+            events=scheduler._hub,
+        )
+        self._stack = ExitStack()
 
-    def record(self, statuses: Iterable[Heard]) -> None:
+    def __enter__(self) -> Self:
+        told = self._scheduler._hub.told(self._cancel, InstanceCancelRequested)
+        with ExitStack() as stack:
+            stack.callback(self._log.close)
+            stack.callback(self._wait)
+            self._ticker.start()
+            stack.callback(self._ticker.stop)
+            subscription = self._bus.subscribe(
+                self._topics.statuses, self._hear, prefetch=_PREFETCH
+            )
+            stack.callback(subscription.close)
+            stack.enter_context(self._scheduler._notices.passing(self._warn))
+            stack.enter_context(told)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._stack.close()
+
+    def tick(self) -> timedelta | None:
+        """Record what has come, and cancel runs; returns how soon to be called again.
+
+        Raises:
+            StoreUnavailableError: The store is away.
+        """
+        with self._ticking:
+            now = self._clock.elapsed()
+            # Once a second, and not at each tick: each message causes a tick.
+            if now >= self._begun + _LOOK_EVERY:
+                self._begun = now
+                self._events.begin()
+            self._watch_bus()
+            self._cancelling.send()
+            while self._arrived and len(self._open) < _PREFETCH:
+                self._read(self._arrived.popleft())
+            if self._open:
+                try:
+                    self._record(list(self._open))
+                finally:
+                    self._cancelling.send()
+            if self._arrived:
+                return ZERO
+            return _LOCKED if self._open else None
+
+    def _hear(self, delivery: Delivery) -> None:
+        self._arrived.append(SafeDelivery(delivery, self._log))
+        self._ticker.wake()
+
+    def _read(self, delivery: SafeDelivery) -> None:
+        opened = Opened(delivery, self._topics)
+        self._open.update(dict.fromkeys(opened.heard))
+        for each in opened.errors:
+            self._events.tell(
+                StatusRefused(
+                    instance_id=None, attempt=None, worker=None, reason=str(each)
+                )
+            )
+
+    def _settle(self, heard: Heard) -> None:
+        del self._open[heard]
+        heard.message.settle()
+
+    def _cancel(self, event: Event) -> None:
+        assert isinstance(event, InstanceCancelRequested)
+        if event.worker is not None:
+            claim = Claim(instance_id=event.instance_id, attempt=event.attempt)
+            self._cancelling.ask(event.worker, claim, "cancelled")
+            self._ticker.wake()
+
+    def _watch_bus(self) -> None:
+        since, is_up = self._away_since, self._is_up()
+        now = self._clock.elapsed()
+        if since is None and not is_up:
+            self._away_since = now
+            self._events.tell(BusAway())
+        elif since is not None and is_up:
+            self._away_since = None
+            self._events.tell(BusBack(away=now - since))
+
+    def _warn(self) -> Sequence[str]:
+        return () if self._is_up() else (_AWAY,)
+
+    def _is_up(self) -> bool:
+        try:
+            return self._bus.is_up()
+        # A third party's bus may raise anything, and health() never raises.
+        except Exception:
+            return False
+
+    def _wait(self) -> None:
+        # Wait for a tick that runs: its store may be closed next.
+        with self._ticking:
+            self._open.clear()
+
+    def _record(self, statuses: Iterable[Heard]) -> None:
         """Record statuses; those that are not settled then are to be tried again.
 
         Args:
@@ -505,44 +584,45 @@ class Recording:
         Raises:
             StoreUnavailableError: The store is away.
         """
-        by_kind = SortedStatuses.of(statuses)
-        remote = self._maker.make()
-        look = self._report(remote, by_kind.going)
-        look |= self._complete(remote, by_kind.succeeded)
-        look |= self._fail(remote, by_kind.failed)
-        look |= self._release(remote, by_kind.released)
+        going: dict[tuple[Claim, str], Going] = {}
+        ended: defaultdict[Said, list[Heard]] = defaultdict(list)
+        for each in statuses:
+            if each.status.status in _STAGES:
+                of = each.claim, each.status.worker
+                going.setdefault(of, Going(*of)).add(each)
+            else:
+                ended[each.status.status].append(each)
+        remote = self._new_remote()
+        look = self._report(remote, [*going.values()])
+        look |= self._complete(remote, ended[Said.SUCCEEDED])
+        look |= self._fail(remote, ended[Said.FAILED])
+        look |= self._release(remote, ended[Said.RELEASED])
         # An instance may be due at once: this one again, or one that waited for it.
         if look:
             self._scheduler._look_at_all()
 
-    def _read(self, ids: Collection[UUID]) -> Sequence[TaskInstance]:
-        if not ids:
-            return ()
-        where, store = Filter(ids=ids), self._scheduler._ready()
-        return store.select(where, order=Order.ID, limit=len(ids))
-
     def _report(self, remote: RemoteRuns, going: Sequence[Going]) -> bool:
-        asked: list[tuple[Going, Reporting]] = []
+        asked: list[tuple[Going, Extending]] = []
         known = {each.claim: self._handed_out.get(each.claim) for each in going}
         others = {each.instance_id for each, instance in known.items() if not instance}
-        found = {each.id: each for each in self._read(others)}
+        found = remote.find_all(others)
         for each in going:
             instance = known[each.claim] or found.get(each.claim.instance_id)
             if instance is None:
                 self._refuse(each.heard[-1], _NOBODYS)
                 self._answer(each, Extension.LOST)
             else:
-                asked.append((each, self._reporting(each, instance)))
-        answers = remote.extend_all([reporting for _, reporting in asked])
+                asked.append((each, self._extending(each, instance)))
+        answers = remote.extend_all([extending for _, extending in asked])
         for (each, _), answer in zip(asked, answers, strict=True):
             if each.stage is Stage.STARTED and isinstance(answer, Extension):
                 self._handed_out.begin(each.claim, remote.now())
             self._answer(each, answer)
         return Extension.LOST in answers
 
-    def _reporting(self, each: Going, instance: TaskInstance) -> Reporting:
+    def _extending(self, each: Going, instance: TaskInstance) -> Extending:
         last = each.heard[-1]
-        return Reporting(
+        return Extending(
             claim=each.claim,
             stage=each.stage,
             worker=each.worker,
@@ -608,7 +688,7 @@ class Recording:
         return released
 
     def _released(self, remote: RemoteRuns, each: Heard) -> bool:
-        found = self._find(each.claim)
+        found = remote.find(each.claim)
         if found is None or found.worker not in (None, each.status.worker):
             return False
         delay = each.status.delay
@@ -629,7 +709,7 @@ class Recording:
         self._settle(heard)
 
     def _refuse(self, heard: Heard, reason: str) -> None:
-        self._tell(
+        self._events.tell(
             StatusRefused(
                 instance_id=heard.claim.instance_id,
                 attempt=heard.claim.attempt,
@@ -646,12 +726,6 @@ class Recording:
             return write(value)
         except ConfigurationError as error:
             self._refuse(heard, f"{error}; the rest of the status counts")
-            return None
-
-    def _find(self, claim: Claim) -> TaskInstance | None:
-        try:
-            return self._scheduler._ready().get_instance(claim.instance_id)
-        except TaskInstanceNotFoundError:
             return None
 
 
@@ -673,163 +747,3 @@ def _times(each: Heard) -> str | None:
         return times_text(each.status.started_at, each.status.ended_at)
     except ConfigurationError:
         return None
-
-
-_AWAY = "the message bus cannot be reached: what is to run over it waits"
-# The most messages that wait here while the store is away; the bus keeps the others.
-_PREFETCH = 1000
-_LOOK_EVERY = timedelta(seconds=1)
-_LOCKED = timedelta(milliseconds=200)
-
-
-class Hearing:
-    """Receives statuses, records many in one write, and then acknowledges them.
-
-    While the store is away, at most a thousand messages wait here, unacknowledged. The
-    others wait on the bus.
-
-    Args:
-        scheduler: Its store and settings are used.
-        bus: The bus.
-        topics: The names of its topics.
-        timeouts: How long a run is kept after a status.
-        handed_out: The instances that were published here.
-    """
-
-    def __init__(
-        self,
-        scheduler: Scheduler,
-        bus: MessageBus,
-        topics: Topics,
-        *,
-        timeouts: Timeouts,
-        handed_out: HandedOut,
-    ) -> None:
-        self._scheduler = scheduler
-        self._bus = bus
-        self._topics = topics
-        self._clock = scheduler._clock
-        self._events = scheduler.teller("dispatch", bounded=True)
-        self._log = PacedLog(logging.getLogger("go_scheduler.dispatch"), self._clock)
-        self._begun = self._clock.elapsed()
-        self._cancelling = Cancelling(bus, topics)
-        self._recording = Recording(
-            scheduler,
-            timeouts=timeouts,
-            handed_out=handed_out,
-            cancelling=self._cancelling,
-            settle=self._settle,
-            tell=self._events.tell,
-        )
-        # A bus that is back delivers again; the oldest here cannot be acknowledged.
-        self._arrived: deque[SafeDelivery] = deque(maxlen=_PREFETCH)
-        self._open: dict[Heard, None] = {}
-        self._away_since: timedelta | None = None
-        self._ticking = threading.Lock()
-        self._ticker = Ticker(
-            "hearing",
-            self.tick,
-            interval=_LOOK_EVERY,
-            clock=self._clock,
-            events=scheduler._hub,
-        )
-        self._stack = ExitStack()
-
-    def __enter__(self) -> Self:
-        told = self._scheduler._hub.told(self._cancel, InstanceCancelRequested)
-        with ExitStack() as stack:
-            stack.callback(self._log.close)
-            stack.callback(self._wait)
-            self._ticker.start()
-            stack.callback(self._ticker.stop)
-            subscription = self._bus.subscribe(
-                self._topics.statuses, self._hear, prefetch=_PREFETCH
-            )
-            stack.callback(subscription.close)
-            stack.enter_context(self._scheduler._notices.passing(self._warn))
-            stack.enter_context(told)
-            self._stack = stack.pop_all()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._stack.close()
-
-    def tick(self) -> timedelta | None:
-        """Record what has come, and cancel runs; returns how soon to be called again.
-
-        Raises:
-            StoreUnavailableError: The store is away.
-        """
-        with self._ticking:
-            now = self._clock.elapsed()
-            # Once a second, and not at each tick: each message causes a tick.
-            if now >= self._begun + _LOOK_EVERY:
-                self._begun = now
-                self._events.begin()
-            self._watch_bus()
-            self._cancelling.send()
-            while self._arrived and len(self._open) < _PREFETCH:
-                self._read(self._arrived.popleft())
-            if self._open:
-                try:
-                    self._recording.record(list(self._open))
-                finally:
-                    self._cancelling.send()
-            if self._arrived:
-                return ZERO
-            return _LOCKED if self._open else None
-
-    def _hear(self, delivery: Delivery) -> None:
-        self._arrived.append(SafeDelivery(delivery, self._log))
-        self._ticker.wake()
-
-    def _read(self, delivery: SafeDelivery) -> None:
-        opened = Opened(delivery, self._topics)
-        self._open.update(dict.fromkeys(opened.heard))
-        for each in opened.errors:
-            self._events.tell(
-                StatusRefused(
-                    instance_id=None, attempt=None, worker=None, reason=str(each)
-                )
-            )
-
-    def _settle(self, heard: Heard) -> None:
-        del self._open[heard]
-        heard.message.settle()
-
-    def _cancel(self, event: Event) -> None:
-        assert isinstance(event, InstanceCancelRequested)
-        if event.worker is not None:
-            claim = Claim(instance_id=event.instance_id, attempt=event.attempt)
-            self._cancelling.ask(event.worker, claim, "cancelled")
-            self._ticker.wake()
-
-    def _watch_bus(self) -> None:
-        since, is_up = self._away_since, self._is_up()
-        now = self._clock.elapsed()
-        if since is None and not is_up:
-            self._away_since = now
-            self._events.tell(BusAway())
-        elif since is not None and is_up:
-            self._away_since = None
-            self._events.tell(BusBack(away=now - since))
-
-    def _warn(self) -> Sequence[str]:
-        return () if self._is_up() else (_AWAY,)
-
-    def _is_up(self) -> bool:
-        try:
-            return self._bus.is_up()
-        # A third party's bus may raise anything, and health() never raises.
-        except Exception:
-            return False
-
-    def _wait(self) -> None:
-        # Wait for a tick that runs: its store may be closed next.
-        with self._ticking:
-            self._open.clear()

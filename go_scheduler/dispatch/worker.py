@@ -5,18 +5,18 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 from go_scheduler.checks import check_made, check_name, check_type
 from go_scheduler.clock import ZERO, Clock, SystemClock
-from go_scheduler.dispatch.bus import OPENER, MessageBus
+from go_scheduler.dispatch.bus import OPENER, Delivery, MessageBus, Subscription
 from go_scheduler.dispatch.messages.message import (
     Cancel,
     Run,
@@ -36,7 +36,9 @@ from go_scheduler.formatting import shown
 from go_scheduler.handlers.registry import NAMELESS, HandlerRegistry
 from go_scheduler.models.values import changed
 from go_scheduler.working.worker import (
+    Ask,
     BaseWorker,
+    Ending,
     Given,
     Loop,
     Pauses,
@@ -58,7 +60,6 @@ if TYPE_CHECKING:
     from go_scheduler.dispatch.bus import Delivery, Subscription
     from go_scheduler.events.event import Instrument
     from go_scheduler.models import TaskInstance
-    from go_scheduler.working.worker import Ask, Ending
 
 
 __all__ = ["DispatchWorker", "Work", "tell_progress"]

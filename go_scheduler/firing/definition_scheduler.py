@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, TypeAlias
 
-from go_scheduler.clock import ZERO
+from go_scheduler.clock import ZERO, StoreClock
 from go_scheduler.events import (
     DefinitionCompleted,
     DefinitionLocked,
@@ -15,24 +15,22 @@ from go_scheduler.events import (
     InstanceSkipped,
 )
 from go_scheduler.events.event import of_definition, of_skipped
-from go_scheduler.events.event_bus import LOG_ALONE, Events
+from go_scheduler.events.event_bus import LOG_ALONE, Events, Teller
+from go_scheduler.firing.planner import Guard, Planner
 from go_scheduler.formatting import shown
-from go_scheduler.stores.messages import Own
+from go_scheduler.stores.messages import Fired, Firing, Own
+from go_scheduler.stores.rules import uses_slot
 from go_scheduler.ticking.retry_later import RetryLater, write_in_halves
-from go_scheduler.ticking.ticker import Pace, Repeats
+from go_scheduler.ticking.ticker import Pace, Repeats, Ticker
+from go_scheduler.triggers.base import is_own
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence, Set
-    from datetime import datetime
     from uuid import UUID
 
-    from go_scheduler.clock import StoreClock
-    from go_scheduler.events.event_bus import Teller
-    from go_scheduler.firing.planner import Planner
     from go_scheduler.models import TaskDefinition
     from go_scheduler.settings import Settings
     from go_scheduler.stores.base import Store
-    from go_scheduler.stores.messages import Fired, Firing
     from go_scheduler.ticking.shares import Shares
 
 
@@ -41,30 +39,18 @@ def tell_fired(events: Teller, firings: Sequence[Firing]) -> None:
     events.count_fired(firings)
     if events.wanted(InstanceCreated):
         for firing in firings:
-            _tell_created(events, firing)
+            ids = of_definition(firing.definition)
+            for fire_time in firing.fire_times:
+                events.tell(InstanceCreated(**ids, fire_time=fire_time))
     if events.wanted(InstanceSkipped):
         for firing in firings:
-            _tell_skipped(events, firing)
+            if (skipped := firing.skipped) is not None:
+                events.tell(InstanceSkipped(**of_skipped(firing.definition, skipped)))
     if events.wanted(DefinitionCompleted):
         for firing in firings:
-            _tell_completed(events, firing)
-
-
-def _tell_created(events: Teller, firing: Firing) -> None:
-    ids = of_definition(firing.definition)
-    for fire_time in firing.fire_times:
-        events.tell(InstanceCreated(**ids, fire_time=fire_time))
-
-
-def _tell_skipped(events: Teller, firing: Firing) -> None:
-    if firing.skipped is not None:
-        events.tell(InstanceSkipped(**of_skipped(firing.definition, firing.skipped)))
-
-
-def _tell_completed(events: Teller, firing: Firing) -> None:
-    definition = firing.definition
-    if firing.next_fire_time is None and not definition.trigger.waits:
-        events.tell(DefinitionCompleted(**of_definition(definition)))
+            definition = firing.definition
+            if firing.next_fire_time is None and not definition.trigger.waits:
+                events.tell(DefinitionCompleted(**of_definition(definition)))
 
 
 # Doubled while pages are full: a long way to the store is gone a few times only.
@@ -105,35 +91,38 @@ class DefinitionScheduler:
     Args:
         store: Where the definitions are.
         clock: The store's time, as this node has it.
-        planner: Asks the triggers.
         settings: Says how far past the store's time to create instances, how long
             after a look the next one is due that nobody asks for, and which instances
             the runner has to be told of at once.
         shares: Which definitions are this node's to fire.
         created: Called when there are such instances, and after each look: what was
             there before is to be looked for as well.
-        run: Fires what may run here at once, as ``DirectStart.fire``; None: nothing
+        run: Fires what may run here at once, as ``Claimer.fire``; None: nothing
             may.
         events: Told of what is created, and of what cannot fire.
+
+    Attributes:
+        ticker: Lets it tick.
     """
 
     def __init__(
         self,
         store: Store,
         clock: StoreClock,
-        *,
-        planner: Planner,
         settings: Settings,
+        *,
         shares: Shares,
         created: Callable[[], None],
-        run: Run = lambda *_: None,
+        run: Run,
         events: Events = LOG_ALONE,
     ) -> None:
         self._events = events.teller("firing", bounded=True)
+        self._unbounded = events.teller("firing")
         self._run = run
         self._store = store
         self._clock = clock
-        self._planner = planner
+        self._guard = Guard.of(settings, clock)
+        self._planner = Planner(store, self._guard)
         self._pace = Pace(furthest(settings))
         self._interval = longest_between_looks(settings.schedule_window)
         self._runner_window = settings.runner_window
@@ -150,6 +139,18 @@ class DefinitionScheduler:
         self._aside: RetryLater[_Key] = RetryLater(
             at_first=_FAILED_AT_FIRST, at_most=_FAILED_AT_MOST
         )
+        self.ticker = Ticker(
+            "definition scheduler",
+            self.tick,
+            interval=self._interval,
+            clock=clock.base,
+            events=events,
+        )
+
+    @property
+    def hanging(self) -> Set[UUID]:
+        """The definitions whose trigger hangs here."""
+        return self._guard.hanging()
 
     def look(self, stored: TaskDefinition | None = None) -> None:
         """Begin with the first page, once this pass over the pages has ended.
@@ -162,10 +163,33 @@ class DefinitionScheduler:
         else:
             # Not sooner, else who calls this often keeps later pages from being read.
             self._asked = True
+        self.ticker.wake()
 
     def poll(self) -> None:
         """Look as if it were time to, once this pass has ended; and once only."""
         self._polled = True
+        self.ticker.wake()
+
+    def first_step(self, definition: TaskDefinition) -> Firing | None:
+        """The step of a definition that is to be put, if that is one run, and now.
+
+        None: it is for a tick to take it.
+        """
+        now = self._clock.now()
+        # As the store has it, it may be later by so much: what is asked for now is due.
+        # It is called no sooner for that.
+        until = now + self._clock.round_trip
+        if not (_is_due(definition, until) and _is_plain(definition)):
+            return None
+        firings = self._guard.plan(
+            [definition], now=now, until=until, failed=lambda *_: None
+        )
+        at_once = (e for e in firings if e.skipped is None and not e.execute_times)
+        return next(at_once, None)
+
+    def tell_first(self, firing: Firing) -> None:
+        """Tell of a first step that was taken."""
+        tell_fired(self._unbounded, [firing])
 
     def tick(self) -> timedelta | None:
         """Fire what it was told of, or a page; answer how soon there may be more."""
@@ -353,6 +377,14 @@ class DefinitionScheduler:
                     exception=error,
                 )
             )
+
+
+def _is_plain(definition: TaskDefinition) -> bool:
+    """Whether it is new, runs once and needs no slot, by a trigger of our own."""
+    trigger = definition.trigger
+    runs_once = is_own(trigger) and not (trigger.recurring or trigger.waits)
+    is_new = definition.revision is None
+    return runs_once and is_new and not uses_slot(definition)
 
 
 def _is_due(definition: TaskDefinition, until: datetime) -> bool:

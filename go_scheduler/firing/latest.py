@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from go_scheduler.clock import ZERO
-from go_scheduler.models import Skipped
-from go_scheduler.triggers.base import next_fire_time_of
-
-if TYPE_CHECKING:
-    from go_scheduler.models import TaskDefinition
-    from go_scheduler.triggers.base import Trigger
+from go_scheduler.models import Skipped, TaskDefinition
+from go_scheduler.triggers.base import Trigger, next_fire_time_of
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from go_scheduler.clock import DrivingClock
+from go_scheduler.clock import Clock, DrivingClock, StoreClock
 from go_scheduler.errors import InvalidTriggerError
 from go_scheduler.firing.steps import (
     MOST_FIRE_TIMES,
@@ -21,7 +21,7 @@ from go_scheduler.firing.steps import (
 from go_scheduler.formatting import shown
 from go_scheduler.models.values import changed
 from go_scheduler.policies import CatchUp
-from go_scheduler.stores.base import count_unstarted
+from go_scheduler.stores.base import Store, count_unstarted
 from go_scheduler.stores.filters import Filter
 from go_scheduler.ticking.ticker import Ticker
 from go_scheduler.triggers.base import is_own
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence, Set
     from uuid import UUID
 
-    from go_scheduler.clock import Clock
     from go_scheduler.models import TaskDefinition
-    from go_scheduler.stores.base import Store
+    from go_scheduler.settings import Settings
     from go_scheduler.stores.messages import Firing
 
+_PATIENCE = timedelta(milliseconds=500)
 # Their whole plan has to be made within the patience.
 _MOST_FOREIGN = 100
 _MOST_HANGING = 4
@@ -69,6 +69,16 @@ class Guard:
         self._catch_up = catch_up
         self._jitter = jitter
         self._left_behind: list[_Helper] = []
+
+    @classmethod
+    def of(cls, settings: Settings, clock: StoreClock) -> Guard:
+        """One for a loop of a node."""
+        return cls(
+            clock.base,
+            patience=_PATIENCE,
+            catch_up=settings.catch_up,
+            jitter=settings.jitter,
+        )
 
     def hanging(self) -> Set[UUID]:
         """The definitions whose trigger was called and has not answered yet."""

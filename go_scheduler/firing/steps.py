@@ -18,24 +18,21 @@ from typing import TYPE_CHECKING, NamedTuple
 from go_scheduler.clock import ZERO
 from go_scheduler.errors import StoreError
 from go_scheduler.firing.latest import (
+    Missed,
     and_missed,
     jitter_of,
     latest_fire_time,
     pass_over,
 )
-from go_scheduler.models import Skipped
+from go_scheduler.models import Skipped, TaskDefinition
 from go_scheduler.policies import CatchUp
 from go_scheduler.stores.messages import Firing
 from go_scheduler.stores.rules import FULL
-from go_scheduler.triggers.base import next_fire_time_of
+from go_scheduler.triggers.base import Trigger, next_fire_time_of
 from go_scheduler.triggers.zones import zone_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-
-    from go_scheduler.firing.latest import Missed
-    from go_scheduler.models import TaskDefinition
-    from go_scheduler.triggers.base import Trigger
 
 
 def within_queue(firing: Firing, room: int) -> Firing:

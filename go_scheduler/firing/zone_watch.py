@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from go_scheduler.clock import ZERO
+from go_scheduler.clock import ZERO, StoreClock
 from go_scheduler.events import DefinitionsMoved
 from go_scheduler.events.event_bus import LOG_ALONE, Events
-from go_scheduler.firing.definition_scheduler import tell_fired
-from go_scheduler.firing.planner import MOST_DISPLACED
+from go_scheduler.firing.definition_scheduler import furthest, tell_fired
+from go_scheduler.firing.planner import MOST_DISPLACED, Guard, Planner
 from go_scheduler.ticking.retry_later import write_in_halves
+from go_scheduler.ticking.ticker import Ticker
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from datetime import datetime
+    from collections.abc import Callable, Sequence, Set
+    from uuid import UUID
 
-    from go_scheduler.clock import StoreClock
-    from go_scheduler.firing.planner import Planner
     from go_scheduler.models import TaskDefinition
+    from go_scheduler.settings import Settings
     from go_scheduler.stores.base import Store
     from go_scheduler.stores.messages import Firing, Position
 
@@ -39,31 +39,42 @@ class ZoneWatch:
     Args:
         store: Where the definitions are.
         clock: The store's time, as this node has it.
-        planner: Says what is displaced, and where it belongs.
-        ahead: So far past the store's time a definition is due.
+        settings: Say how far past the store's time a definition is due.
         created: Called when there are new instances.
         events: Told of what is moved.
+
+    Attributes:
+        ticker: Lets it tick.
     """
 
     def __init__(
         self,
         store: Store,
         clock: StoreClock,
+        settings: Settings,
         *,
-        planner: Planner,
-        ahead: timedelta,
         created: Callable[[], None],
         events: Events = LOG_ALONE,
     ) -> None:
         self._events = events.teller("firing")
         self._store = store
         self._clock = clock
-        self._planner = planner
-        self._ahead = ahead
+        # One of its own: whatever hangs here is not to keep others from firing.
+        self._guard = Guard.of(settings, clock)
+        self._planner = Planner(store, self._guard)
+        self._ahead = furthest(settings)
         self._created = created
         self._walk_at: timedelta | None = clock.elapsed() + _WALK_AFTER
         self._after: Position | None = None
         self._moved = 0
+        self.ticker = Ticker(
+            "zone watch", self.tick, interval=None, clock=clock.base, events=events
+        )
+
+    @property
+    def hanging(self) -> Set[UUID]:
+        """The definitions whose trigger hangs here."""
+        return self._guard.hanging()
 
     def tick(self) -> timedelta | None:
         """Walk over a page, if it is time; how soon the next one is; None: never."""

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, get_args
 
 from go_scheduler.checks import check_name, check_number, check_positive, check_type
-from go_scheduler.clock import SystemClock
+from go_scheduler.clock import Clock, SystemClock
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.formatting import shown
 from go_scheduler.handlers.payload import ParameterOrders
@@ -26,7 +26,6 @@ from go_scheduler.handlers.webhook_settings import is_among
 from go_scheduler.run import Fail
 
 if TYPE_CHECKING:
-    from go_scheduler.clock import Clock
     from go_scheduler.models import TaskInstance
 
 _SPEC = r"[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@[A-Za-z0-9][A-Za-z0-9.-]{0,188}"

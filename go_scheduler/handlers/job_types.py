@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from go_scheduler.checks import check_type
 from go_scheduler.errors import ConfigurationError
@@ -14,17 +14,14 @@ from go_scheduler.handlers.payload import Payload
 from go_scheduler.handlers.registry import (
     Handler,
     HandlerRegistry,
+    Task,
     check_handler,
     task_definition,
 )
 from go_scheduler.handlers.schema import DIALECT, Schema
-from go_scheduler.handlers.task import Task
 from go_scheduler.json import JSON, freeze
 from go_scheduler.models import PAYLOAD_LIMIT, TaskDefinition, TaskInstance
 from go_scheduler.run import Fail
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 MARK = "go_scheduler.type"
 """Keys in the metadata of a declared type: its description and its schema."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
 from types import SimpleNamespace
 from typing import (
@@ -31,8 +31,6 @@ from go_scheduler.pydantic_messages import worded
 from go_scheduler.run import Fail
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from go_scheduler.json import JSON
 
 Read: TypeAlias = Callable[[object], object]

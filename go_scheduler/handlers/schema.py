@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from functools import cache
 from itertools import count, islice
@@ -14,8 +14,6 @@ from go_scheduler.json import freeze
 from go_scheduler.models import PAYLOAD_LIMIT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from jsonschema import ValidationError
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"

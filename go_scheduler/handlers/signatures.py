@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from go_scheduler.checks import check_positive
-from go_scheduler.clock import SystemClock
+from go_scheduler.clock import Clock, SystemClock
 from go_scheduler.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from go_scheduler.clock import Clock
 
 INSTANCE = "Go-Scheduler-Instance"
 ATTEMPT = "Go-Scheduler-Attempt"

@@ -24,7 +24,7 @@ except ModuleNotFoundError as error:
     ) from error
 
 from go_scheduler.checks import check_name, check_type
-from go_scheduler.clock import ZERO, SystemClock
+from go_scheduler.clock import ZERO, Clock, SystemClock
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.formatting import a, shown
 from go_scheduler.handlers.payload import ParameterOrders
@@ -43,7 +43,6 @@ from go_scheduler.version import __version__
 if TYPE_CHECKING:
     import ssl
 
-    from go_scheduler.clock import Clock
     from go_scheduler.json import JSON
     from go_scheduler.models import TaskInstance
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from ipaddress import (
@@ -14,16 +14,12 @@ from ipaddress import (
     ip_network,
 )
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from go_scheduler.checks import check_at_least, check_number, check_positive
 from go_scheduler.clock import ZERO
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.formatting import shown
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
 
 Network: TypeAlias = IPv4Network | IPv6Network
 Address: TypeAlias = IPv4Address | IPv6Address

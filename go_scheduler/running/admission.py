@@ -2,30 +2,29 @@
 
 from __future__ import annotations
 
+import threading
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from go_scheduler.events import InstanceClaimed, InstanceTakenOver, NoticeGiven
 from go_scheduler.events.event import of_instance
 from go_scheduler.health import HealthWarnings
-from go_scheduler.running.capacity import PerNode
-from go_scheduler.running.held import HeldRun
-from go_scheduler.running.intake import Accepted, Asked, GivenBack, Refused, judge
-from go_scheduler.running.withdrawing import Withdrawing
+from go_scheduler.running.held import Held, HeldRun
+from go_scheduler.running.intake import Accepted, Asked, GivenBack, Verdict, judge
+from go_scheduler.running.state import NodeState, Part
+from go_scheduler.running.withdrawing import Watch, Withdrawing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-    from datetime import datetime
     from uuid import UUID
 
     from go_scheduler.handlers.registry import Handler
     from go_scheduler.models import TaskInstance
-    from go_scheduler.running.intake import Verdict
+    from go_scheduler.running.outcomes import Decision
     from go_scheduler.running.result_writer import ResultWriter
-    from go_scheduler.running.state import NodeState
-    from go_scheduler.running.withdrawing import Watch
 
 
-class Admission:
+class Admission(Part):
     """Lets in what is to be called here, and sees to what becomes of the others.
 
     Args:
@@ -42,24 +41,16 @@ class Admission:
     def __init__(
         self, state: NodeState, handler: Handler | None, writer: ResultWriter
     ) -> None:
+        super().__init__(state)
         self._handler = handler
-        self._clock = state.clock
-        self._held = state.held
-        self._spares = state.spares
-        self._defaults = state.defaults
         self._writer = writer
         self.withdrawing = Withdrawing(state.held, writer)
         self._per_node = PerNode(state.held)
         self.notices = HealthWarnings()
-        self._events = state.events.teller("running", bounded=True)
 
     def begin(self) -> None:
         """Begin to tell anew, as at each tick of whoever claims."""
         self._events.begin()
-
-    def watch(self) -> Watch:
-        """Note from now on what is edited; called before a claim is sent."""
-        return self.withdrawing.watch()
 
     def admit(
         self, instances: Iterable[TaskInstance], *watches: Watch
@@ -122,12 +113,12 @@ class Admission:
             asked=asked,
         )
 
-    def _turn_away(self, run: HeldRun, verdict: Refused | GivenBack) -> None:
-        if isinstance(verdict, Refused):
-            self._writer.refuse(run, verdict.decision)
-        else:
+    def _turn_away(self, run: HeldRun, verdict: Decision | GivenBack) -> None:
+        if isinstance(verdict, GivenBack):
             self._notice(run.instance, verdict.reason)
             self._writer.release(run, verdict.reason, delay=verdict.delay)
+        else:
+            self._writer.refuse(run, verdict)
 
     def _tell_claimed(self, runs: Iterable[HeldRun]) -> None:
         for run in runs:
@@ -145,3 +136,50 @@ class Admission:
                     instance_id=instance.id,
                 )
             )
+
+
+_DELAY = timedelta(seconds=1)
+_MOST_DELAYS = 30
+
+
+class PerNode:
+    """Keeps out what is beyond the ``max_per_node`` of its definition.
+
+    It comes later, and what else is due in its queue before it. The more of a
+    definition is kept out in a row, the later each comes: a long backlog is not claimed
+    again and again for nothing.
+
+    Args:
+        held: The node's runs.
+    """
+
+    def __init__(self, held: Held) -> None:
+        self._held = held
+        self._lock = threading.Lock()
+        self._in_a_row: dict[UUID, int] = {}
+
+    def take(self, run: HeldRun, full: set[UUID]) -> GivenBack | None:
+        """Hold a run of a limited definition, or say what becomes of it instead.
+
+        Args:
+            run: The run; of a definition that has a limit.
+            full: The definitions of which no more can be held in this batch; kept here.
+        """
+        definition = run.instance.definition
+        most = definition.max_per_node
+        assert most is not None
+        # Several threads let in: two must not both see the last place.
+        with self._lock:
+            if definition.id not in full:
+                if self._held.count_of(definition.id) < most:
+                    self._held.add([run])
+                    self._in_a_row.pop(definition.id, None)
+                    return None
+                full.add(definition.id)
+            refused = self._in_a_row.get(definition.id, 0)
+            self._in_a_row[definition.id] = refused + 1
+        reason = (
+            f"{most} of {definition.name or definition.id} are here already, and no"
+            " more may be on one node (max_per_node)"
+        )
+        return GivenBack(reason, _DELAY * min(refused // most + 1, _MOST_DELAYS))

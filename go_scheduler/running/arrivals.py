@@ -1,37 +1,50 @@
-"""Arrivals: what the store has given this node, on its way to the start queue."""
+"""Arrivals: what the store gives this node, on its way to the start queue."""
 
 from __future__ import annotations
 
 from collections import deque
 from contextlib import contextmanager, suppress
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from go_scheduler.errors import StoreError
+from go_scheduler.errors import (
+    ConflictError,
+    QueueFullError,
+    StoreError,
+    TaskDefinitionNotFoundError,
+)
+from go_scheduler.events import ClaimAnswerLost
+from go_scheduler.running.state import NodeState, Part
 from go_scheduler.stores.messages import Claim, Release
-from go_scheduler.ticking.ticker import Ticker
+from go_scheduler.ticking.retry_later import write_each
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from go_scheduler.models import TaskInstance
     from go_scheduler.running.admission import Admission
-    from go_scheduler.running.recovery import Unanswered
+    from go_scheduler.running.result_writer import ResultWriter
     from go_scheduler.running.start_queue import StartQueue
-    from go_scheduler.running.state import NodeState
     from go_scheduler.running.withdrawing import Watch
 
+_PAGE = 500
+# For so long the store may still be at work on a claim whose answer was lost.
+_MAY_STILL_COME = timedelta(seconds=5)
 
-class Arrivals:
+
+class Arrivals(Part):
     """Lets in what was claimed or started: at once, or on a thread of its own.
 
     Whoever creates an instance may be within a request, whose context is not the
     handler's. And while many instances are read, the claimer sends its next claim.
 
+    What a claim has taken whose answer was lost is not known here, and given back.
+
     Args:
         state: What the node's parts share.
+        writer: Knows what is not recorded yet.
         admission: Keeps out what is not to be called here.
         start_queue: Takes what is admitted.
-        unanswered: Told of what could not be let in.
 
     Attributes:
         ticker: Lets it tick.
@@ -41,24 +54,18 @@ class Arrivals:
         self,
         state: NodeState,
         *,
+        writer: ResultWriter,
         admission: Admission,
         start_queue: StartQueue,
-        unanswered: Unanswered,
     ) -> None:
-        self._store = state.store
-        self._in_flight = state.in_flight
+        super().__init__(state)
+        self._writer = writer
         self._admission = admission
         self._start_queue = start_queue
-        self._unanswered = unanswered
+        self._lost_at: timedelta | None = None
         self._inbox: deque[tuple[Sequence[TaskInstance], Watch]] = deque()
         self._closed = False
-        self.ticker = Ticker(
-            "arrivals",
-            self.tick,
-            interval=None,
-            clock=state.clock.base,
-            events=state.events,
-        )
+        self.ticker = state.ticker("arrivals", self.tick)
 
     @contextmanager
     def asking(self) -> Iterator[Watch]:
@@ -66,9 +73,14 @@ class Arrivals:
 
         What is edited meanwhile is noted, and that an answer was lost, or not let in.
         """
-        watch = self._admission.watch()
-        with self._unanswered.noting():
+        watch = self._admission.withdrawing.watch()
+        try:
             yield watch
+        except (ConflictError, QueueFullError, TaskDefinitionNotFoundError):
+            raise
+        except BaseException:
+            self._note_lost()
+            raise
 
     def let_in(self, instances: Sequence[TaskInstance], watch: Watch) -> None:
         """Let in what the store has given, on a thread of the node's own."""
@@ -96,6 +108,25 @@ class Arrivals:
         if self.ticker.ended:
             self._take_in(self._admission.admit)
 
+    @property
+    def are_unknown(self) -> bool:
+        """Whether a claim may have taken what this node does not know of."""
+        return self._lost_at is not None
+
+    def give_back_unknown(self) -> bool:
+        """Give back what such a claim has taken; true if there was something."""
+        # In this order: none comes under way once an answer is lost.
+        if self._lost_at is None or self._in_flight.count:
+            return False
+        self._events.begin()
+        # Before the list is asked for: what comes behind it is not in it.
+        has_come = self._clock.elapsed() - self._lost_at >= _MAY_STILL_COME
+        unknown = self._list_unknown()
+        left = self._release(unknown)
+        if has_come and not left:
+            self._lost_at = None
+        return bool(unknown)
+
     def close(self) -> None:
         """Leave it to whoever adds more to give that back."""
         self._closed = True
@@ -107,7 +138,7 @@ class Arrivals:
             try:
                 take(instances, watch)
             except BaseException:
-                self._unanswered.note()
+                self._note_lost()
                 raise
             finally:
                 self._in_flight.end(len(instances))
@@ -124,3 +155,31 @@ class Arrivals:
                     self._store.release_instances(
                         [Release(claim=Claim.of(each)) for each in instances]
                     )
+
+    def _note_lost(self) -> None:
+        """Note that the answer to a claim was lost."""
+        self._lost_at = self._clock.elapsed()
+
+    def _list_unknown(self) -> Sequence[Claim]:
+        # Before the list is read: what ends meanwhile is in both or in neither, and
+        # only the thread that claims comes here.
+        known = {*self._held.claims(), *self._writer.claims()}
+        unknown: list[Claim] = []
+        page = self._list_claimed(None)
+        while page:
+            claims = [Claim.of(each) for each in page]
+            unknown += [each for each in claims if each not in known]
+            page = self._list_claimed(page[-1])
+        return unknown
+
+    def _list_claimed(self, after: TaskInstance | None) -> Sequence[TaskInstance]:
+        return self._store.list_claimed(self._state.node, after=after, limit=_PAGE)
+
+    def _release(self, claims: Sequence[Claim]) -> int:
+        """Give back, and answer how many could not be."""
+        releases = [Release(claim=claim) for claim in claims]
+        written = write_each(releases, self._store.release_instances)
+        if claims:
+            lost = ClaimAnswerLost(node=self._state.node, count=len(claims))
+            self._events.tell(lost)
+        return len(written.failed) + len(written.busy)

@@ -1,32 +1,39 @@
-"""Loop 2, the claimer: claims the instances that are due within its window."""
+"""Loop 2, the claimer: claims what is due within its window, or starts it directly."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from go_scheduler.clock import ZERO
-from go_scheduler.running.capacity import Capacity
-from go_scheduler.running.start_queue import LONGEST_BACKOFF
-from go_scheduler.stores.messages import Own, ReadLater
-from go_scheduler.ticking.ticker import Repeats, Ticker
+from go_scheduler.errors import StoreUnavailableError
+from go_scheduler.running.start_queue import LONGEST_BACKOFF, StartQueue
+from go_scheduler.running.state import NodeState, Part
+from go_scheduler.stores.base import is_run_by
+from go_scheduler.stores.messages import (
+    Addition,
+    Claimant,
+    Fired,
+    Firing,
+    Own,
+    ReadLater,
+)
+from go_scheduler.stores.rules import uses_slot
+from go_scheduler.ticking.ticker import Pace, Repeats
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence, Set
+    from collections.abc import Callable, Collection, Sequence, Set
+    from uuid import UUID
 
-    from go_scheduler.models import TaskInstance
+    from go_scheduler.models import TaskDefinition, TaskInstance
     from go_scheduler.running.admission import Admission
     from go_scheduler.running.arrivals import Arrivals
     from go_scheduler.running.calling.waiters import Waiters
     from go_scheduler.running.calling.workers import Workers
-    from go_scheduler.running.capacity import Allowance
-    from go_scheduler.running.recovery import Takeover, Unanswered
+    from go_scheduler.running.recovery import Presence
     from go_scheduler.running.result_writer import ResultWriter
-    from go_scheduler.running.start_queue import StartQueue
-    from go_scheduler.running.state import NodeState
-    from go_scheduler.ticking.ticker import Pace
 
 _STEP = timedelta(milliseconds=100)
 _BATCH = 500
@@ -38,34 +45,26 @@ def longest_between_claims(pace: Pace) -> timedelta:
     return pace.window * 3 / 4
 
 
-class Subscription:
+class Subscription(Part):
     """Queues from which a node claims: how much it takes, and when it claims next.
 
     Args:
         state: What the node's parts share.
         queues: Which queues.
-        capacity: Says how much may be claimed.
-        claimer: Claims.
-        takeover: Says which lapsed claims may be taken over.
+        claimer: Claims; knows how many workers are free, and what has lapsed.
 
     Attributes:
         claimed_at: The elapsed time of its last claim.
     """
 
     def __init__(
-        self,
-        state: NodeState,
-        queues: tuple[str, ...],
-        *,
-        capacity: Capacity,
-        claimer: Claimer,
-        takeover: Takeover,
+        self, state: NodeState, queues: tuple[str, ...], claimer: Claimer
     ) -> None:
+        super().__init__(state)
         self.queues = queues
         self._claimer = claimer
-        self._capacity = capacity
-        self._takeover = takeover
-        self._clock = state.clock
+        self._workers = claimer.workers
+        self._window = state.settings.runner_window
         self._pause = state.pace.window / 2
         self._longest_pause = longest_between_claims(state.pace)
         self.claimed_at = ZERO
@@ -85,7 +84,9 @@ class Subscription:
         There are none if there was more to claim than there was room for, the last
         time.
         """
-        return 0 if self._full else self._capacity.free
+        if self._full or self._workers.trouble is not None:
+            return 0
+        return self._workers.free(self.queues)
 
     def look(self) -> None:
         """Claim at the next tick: there may be something new, or new room."""
@@ -133,23 +134,46 @@ class Subscription:
     def _claim(self, most: int) -> None:
         # Before the room is measured: what comes free later has to call for a look.
         self._hungry = True
-        room = self._capacity.measure(most, all_due_taken=self._all_due_taken)
+        limit, ahead = self._room(most, all_due_taken=self._all_due_taken)
         self._all_due_taken = False
         pause = self._pause
-        if room.limit <= 0:
+        if limit <= 0:
             self._full = True
             self._claim_at = self._clock.elapsed() + pause
             return
-        instances = self._claimer.claim(self.queues, room, lapsed=None)
-        if room.ahead and not instances:
+        instances = self._claimer.claim(self.queues, limit, ahead=ahead)
+        if ahead and not instances:
             self._rest()
             return
-        self._hungry = self._full = full = len(instances) == room.limit
+        self._hungry = self._full = full = len(instances) == limit
         self._all_due_taken = full and self._claimer.knows_to_come(instances)
         # By the room there was: what has started since has left some for what is new.
-        if not room.ahead:
+        if not ahead:
             pause /= 10
         self._claim_at = self._clock.elapsed() + (ZERO if full else pause)
+
+    def _room(self, most: int, *, all_due_taken: bool) -> tuple[int, bool]:
+        """How much a claim may take now, and whether also what is still to come.
+
+        Of what is due no more than can be called within a window: the free workers, and
+        as many as came free in the last one. Of what is not due yet, what may be held.
+
+        Args:
+            most: No more than so many.
+            all_due_taken: Whether the claim before has left nothing that is due.
+        """
+        if not self._workers.ready():
+            return 0, True
+        since = self._clock.elapsed() - self._window
+        recently = self._claimer.writer.written_since(since)
+        coming = self._in_flight.count
+        due = self._workers.free(self.queues, recently) - coming
+        ahead = self._workers.ahead(self.queues) - coming
+        if ahead <= 0:
+            return min(due, most), False
+        if due > 0 and all_due_taken:
+            return min(ahead, most), True
+        return min(due, ahead, most), True
 
     def _take_over(self, most: int) -> bool:
         """Claim what has lapsed: one first, then two, then four, while there is more.
@@ -160,22 +184,23 @@ class Subscription:
         Returns:
             Whether it was a claim of all there is, and met nothing.
         """
-        lapsed = self._takeover.lapsed
+        lapsed = self._claimer.presence.lapsed
         if lapsed is None:
             self._step = 1
         elif self._clock.elapsed() >= self._take_over_at:
             self._hungry = True
-            most = min(most, self._step)
-            room = self._capacity.measure(most, all_due_taken=False)
+            limit, ahead = self._room(min(most, self._step), all_due_taken=False)
             taken: Sequence[TaskInstance] = []
-            if room.limit > 0:
-                taken = self._claimer.claim(self.queues, room, lapsed=lapsed)
+            if limit > 0:
+                taken = self._claimer.claim(
+                    self.queues, limit, ahead=ahead, lapsed=lapsed
+                )
             # Those that nobody had claimed before come last: nothing more has lapsed.
-            full = 0 < room.limit == len(taken) and taken[-1].attempt > 1
+            full = 0 < limit == len(taken) and taken[-1].attempt > 1
             self._step = 2 * self._step if full else 1
-            pause = _STEP if full else max(self._pause, self._takeover.pause)
+            pause = _STEP if full else max(self._pause, self._claimer.presence.pause)
             self._take_over_at = self._clock.elapsed() + pause
-            if room.limit > 0 and room.ahead and not taken:
+            if limit > 0 and ahead and not taken:
                 self._rest()
                 return True
         return False
@@ -193,8 +218,12 @@ class Subscription:
         return at - self._clock.elapsed()
 
 
-class Claimer:
+class Claimer(Part):
     """Claims what is due within its window, and passes it on to the start queue.
+
+    What this process creates and is due starts directly: the write that creates it
+    claims and starts it as well. That is so only while there are workers free for it
+    and nothing else is left to be claimed; else a claim says what is next, and where.
 
     Args:
         state: What the node's parts share.
@@ -203,10 +232,12 @@ class Claimer:
         admission: Keeps out what is not to be called here.
         start_queue: Takes what is admitted.
         arrivals: Let in many, while the next claim is sent.
-        takeover: Says which lapsed claims may be taken over.
-        unanswered: Looks after what a claim has taken whose answer was lost.
+        presence: Says which lapsed claims may be taken over.
 
     Attributes:
+        writer: As given.
+        workers: As given.
+        presence: As given.
         ticker: Lets it tick.
     """
 
@@ -219,44 +250,31 @@ class Claimer:
         admission: Admission,
         start_queue: StartQueue,
         arrivals: Arrivals,
-        takeover: Takeover,
-        unanswered: Unanswered,
+        presence: Presence,
     ) -> None:
-        self._state = state
-        self._store = state.store
-        self._clock = state.clock
-        self._pace = state.pace
-        self._held = state.held
-        self._writer = writer
-        self._workers = workers
+        super().__init__(state)
+        self.writer = writer
+        self.workers = workers
         self._admission = admission
         self._start_queue = start_queue
         self._arrivals = arrivals
-        self._takeover = takeover
-        self._unanswered = unanswered
+        self.presence = presence
         self._longest_pause = longest_between_claims(self._pace)
+        self._starts_directly = True
         # Replaced as a whole: other threads add and remove.
         self._subscriptions: tuple[Subscription, ...] = ()
-        self.ticker = Ticker(
+        self.ticker = state.ticker(
             "instance runner",
             self.tick,
-            interval=self._longest_pause,
-            clock=self._clock.base,
+            self._longest_pause,
             longest_backoff=LONGEST_BACKOFF,
-            events=state.events,
         )
         state.room_made.connect(self.fill)
         state.work_found.connect(self.look)
 
     def subscribe(self, queues: tuple[str, ...]) -> None:
         """Claim from these queues as well, as one set."""
-        subscription = Subscription(
-            self._state,
-            queues,
-            capacity=Capacity(self._state, queues, self._writer, self._workers),
-            claimer=self,
-            takeover=self._takeover,
-        )
+        subscription = Subscription(self._state, queues, self)
         self._serve((*self._subscriptions, subscription))
         self.ticker.wake()
 
@@ -267,16 +285,21 @@ class Claimer:
         )
 
     def free(self, queues: Collection[str]) -> int:
-        """How many workers are free for what nobody has to claim, in each of these.
+        """How many more would run at once, in each of these queues.
 
         There are none if it is not known what has been claimed.
         """
-        if self._unanswered.any:
-            return 0
-        return min(
+        if self._arrivals.are_unknown:
+            return -self._in_flight.count
+        free = min(
             sum(each.free for each in self._subscriptions if queue in each.queues)
             for queue in queues
         )
+        return free - self._in_flight.count
+
+    def stop_starting(self) -> None:
+        """Start nothing directly any more; what is under way is not waited for."""
+        self._starts_directly = False
 
     def look(self, queues: Set[str] | None = None) -> None:
         """Claim at once: there may be something new.
@@ -308,7 +331,7 @@ class Claimer:
             self._clock.refresh()
             self._give_back_overdue()
             due = [each for each in self._subscriptions if each.is_time()]
-            if due and self._unanswered.give_back():
+            if due and self._arrivals.give_back_unknown():
                 for each in self._subscriptions:
                     each.repeat()
             began = self._clock.elapsed()
@@ -320,29 +343,35 @@ class Claimer:
             if len(self._subscriptions) > 1:
                 self._pace.waited(self._clock.elapsed() - began)
         except BaseException:
-            self._state.contact.broke()
+            self._contact.broke()
             for each in self._subscriptions:
                 each.poll()
             raise
         return min((each.next() for each in self._subscriptions), default=None)
 
     def claim(
-        self, queues: tuple[str, ...], room: Allowance, *, lapsed: timedelta | None
+        self,
+        queues: tuple[str, ...],
+        limit: int,
+        *,
+        ahead: bool,
+        lapsed: timedelta | None = None,
     ) -> Sequence[TaskInstance]:
         """Claim from some queues, and pass on what has come.
 
         Args:
             queues: From which.
-            room: How much.
+            limit: How many.
+            ahead: Whether also what is still to come; else what is about to start.
             lapsed: As for ``Store.claim_instances``.
         """
         lead = self._start_queue.lead
-        ahead = self._pace.ahead if room.ahead else lead
-        shares, own = self._state.shares, None
+        until = self._pace.ahead if ahead else lead
+        shares, own = self._shares, None
         if shares.are_any:
             # In other nodes' shards only what they have not claimed by their last look.
-            others = min(ahead, lead + self._longest_pause)
-            ahead += self._longest_pause if room.ahead else ZERO
+            others = min(until, lead + self._longest_pause)
+            until += self._longest_pause if ahead else ZERO
             own = {
                 each: Own(shards=shares.of_claiming(each), others=others)
                 for each in queues
@@ -351,16 +380,16 @@ class Claimer:
             sent = self._clock.elapsed()
             instances = self._store.claim_instances(
                 replace(self._state.claimant, queues=queues, own=own),
-                ahead=ahead,
+                ahead=until,
                 lead=lead,
-                limit=room.limit,
+                limit=limit,
                 lapsed=lapsed,
                 deadline=self._clock.now() + self._state.claimant.lease / 3,
             )
-            self._state.contact.made()
+            self._contact.made()
             self._pace.took(self._clock.elapsed() - sent)
             # Two are in flight at most: this one, and the next that is sent meanwhile.
-            if isinstance(instances, ReadLater) and not self._state.in_flight.count:
+            if isinstance(instances, ReadLater) and not self._in_flight.count:
                 self._arrivals.add(instances, watch)
             else:
                 # They may be read only here, and may not be readable.
@@ -378,6 +407,127 @@ class Claimer:
             and last.due_at > self._clock.now() + self._start_queue.lead
         )
 
+    def put(
+        self,
+        firing: Firing,
+        created: Callable[[TaskDefinition, bool], None],
+    ) -> TaskDefinition | None:
+        """Put a definition that is due, and run it.
+
+        Args:
+            firing: As for ``Store.put_definitions``.
+            created: Told before it runs of the definition, as it was put, and whether
+                it was started.
+
+        Returns:
+            The definition, as it was put; None: it was not, or nobody knows.
+        """
+        claimant = self.presence.claimant
+        if not is_run_by(firing.definition, claimant):
+            return None
+        if not self._begin(1, {firing.definition.queue}):
+            return None
+        try:
+            with self._arrivals.asking() as watch:
+                answer = self._store.put_definitions(
+                    [firing.definition], firings=[firing], claimant=claimant
+                )
+                [put] = answer.definitions
+                created(put, bool(answer.started))
+                if answer.started:
+                    self._arrivals.add(answer.started, watch)
+        except StoreUnavailableError:
+            # Puts by themselves are tried again, and say what there is to say.
+            return None
+        finally:
+            self._in_flight.end(1)
+        return put
+
+    def fire(
+        self, firings: Sequence[Firing], told: Callable[[Fired], None]
+    ) -> Fired | None:
+        """Fire definitions, and run what they make; on a thread of the node's own.
+
+        Args:
+            firings: As for ``Store.fire_definitions``.
+            told: Told of the answer before any of it runs.
+
+        Returns:
+            As ``Store.fire_definitions``; None: nothing was fired.
+        """
+        now, claimant = self._clock.now(), self.presence.claimant
+        may_start = all(_may_start(each, claimant, now) for each in firings)
+        queues = {each.definition.queue for each in firings}
+        if not (may_start and self._begin(len(firings), queues)):
+            return None
+        try:
+            with self._arrivals.asking() as watch:
+                fired = self._store.fire_definitions(firings, claimant=claimant)
+                told(fired)
+                self._arrivals.let_in(fired.started, watch)
+        finally:
+            self._in_flight.end(len(firings))
+        return fired
+
+    def add(
+        self,
+        definition_id: UUID,
+        additions: Sequence[Addition],
+        created: Callable[[Sequence[TaskInstance]], None],
+        *,
+        queue: str | None,
+    ) -> Sequence[TaskInstance] | None:
+        """Add instances, and run them if they are due.
+
+        Args:
+            definition_id: Of which definition.
+            additions: What to add.
+            created: Told of the answer before any of it runs.
+            queue: The queue of the definition; None: it may be any.
+
+        Returns:
+            As ``Store.add_instances``; None: nothing was added.
+
+        Raises:
+            TaskDefinitionNotFoundError: There is no such definition.
+        """
+        now = self._clock.now()
+        are_due = all(each.execute_at(now) <= now for each in additions)
+        claimant = self.presence.claimant
+        queues = claimant.queues if queue is None else (queue,)
+        if not (are_due and self._begin(len(additions), queues)):
+            return None
+        ids = {each.id for each in additions}
+        try:
+            with self._arrivals.asking() as watch:
+                added = self._store.add_instances(
+                    definition_id, additions, claimant=claimant
+                )
+                created(added)
+                mine = [
+                    each
+                    for each in added
+                    if each.id in ids and each.claimed_by == claimant.node
+                ]
+                if mine:
+                    self._arrivals.add(mine, watch)
+        finally:
+            self._in_flight.end(len(additions))
+        if len(mine) < len(additions):
+            self.look()
+        return added
+
+    def _begin(self, count: int, queues: Collection[str]) -> bool:
+        """Begin if so many can run at once; false: it is not to be."""
+        with self._in_flight.lock:
+            # Noted first: whoever looks for lost answers sees it, or this sees that one
+            # is lost.
+            self._in_flight.add(count)
+            begins = self._starts_directly and self.free(queues) >= 0
+            if not begins:
+                self._in_flight.end(count)
+            return begins
+
     def _serve(self, subscriptions: tuple[Subscription, ...]) -> None:
         self._subscriptions = subscriptions
         self._state.serve(queue for each in subscriptions for queue in each.queues)
@@ -385,4 +535,17 @@ class Claimer:
     def _give_back_overdue(self) -> None:
         """Give back what has found no worker for longer than a window."""
         for run in self._held.due(before=self._clock.elapsed() - self._pace.window):
-            self._writer.give_back(run, "no worker has been free for it")
+            self.writer.give_back(run, "no worker has been free for it")
+
+
+def _may_start(firing: Firing, claimant: Claimant, now: datetime) -> bool:
+    """Whether a firing makes one instance that is due and that the node may start."""
+    of = firing.definition
+    at = [execute_at for _, execute_at in firing.instances()]
+    return (
+        len(at) == 1
+        and at[0] <= now
+        and firing.skipped is None
+        and not (of.trigger.waits or uses_slot(of))
+        and is_run_by(of, claimant)
+    )

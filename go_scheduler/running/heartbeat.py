@@ -7,162 +7,33 @@ from typing import TYPE_CHECKING
 
 from go_scheduler.clock import ZERO
 from go_scheduler.events import (
-    InstanceLocked,
     InstanceLost,
-    InstanceUnrecorded,
     RunHung,
     RunTimedOut,
     Write,
 )
 from go_scheduler.events.event import of_instance
-from go_scheduler.formatting import shown
 from go_scheduler.running.defaults import GRACE
+from go_scheduler.running.state import NodeState, Part
 from go_scheduler.stores.messages import Renewal
-from go_scheduler.ticking.retry_later import RetryLater, write_each
-from go_scheduler.ticking.ticker import Ticker
+from go_scheduler.ticking.retry_later import RunsAside, write_each
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Mapping, Sequence
     from uuid import UUID
 
     from go_scheduler.running.calling.waiters import Waiters
     from go_scheduler.running.calling.workers import Workers
     from go_scheduler.running.held import HeldRun
     from go_scheduler.running.result_writer import ResultWriter
-    from go_scheduler.running.state import NodeState
 
 _RENEWED_AT_ONCE = 1000
 # Past the time when a run is presumed hung: until then nobody else takes it over.
 _SLACK = timedelta(seconds=2)
-
-
-class Renewals:
-    """Renews claims in one write, and apart from it those that it could not renew.
-
-    Args:
-        state: What the node's parts share.
-    """
-
-    def __init__(self, state: NodeState) -> None:
-        self._store = state.store
-        self._clock = state.clock
-        self._lease = state.settings.lease
-        self._contact = state.contact
-        self._aside: RetryLater[HeldRun] = RetryLater()
-        self._events = state.events.teller("running", bounded=True)
-
-    def renew(
-        self, runs: Sequence[HeldRun], *, every: bool, lost: Callable[[HeldRun], None]
-    ) -> None:
-        """Renew what lapses soon, and what was left aside long enough.
-
-        Args:
-            runs: All that need their claim.
-            every: Renew what lapses later as well.
-            lost: Takes the runs whose claim is not theirs any more.
-        """
-        self._events.begin()
-        try:
-            answered = self._renew(runs, every=every, lost=lost)
-        except BaseException:
-            self._contact.broke()
-            raise
-        if answered:
-            self._contact.made()
-
-    def _renew(
-        self, runs: Sequence[HeldRun], *, every: bool, lost: Callable[[HeldRun], None]
-    ) -> bool:
-        """Answer whether the store was asked."""
-        elapsed = self._clock.elapsed()
-        newest = _newest(runs, lost)
-        self._aside.forget_unless(lambda run: newest.get(run.instance.id) is run)
-        soon = self._clock.at(elapsed) + self._lease * 2 / 3
-        wanted = [
-            run
-            for run in newest.values()
-            # A settled run is about to be written, and not to be met with a lock then.
-            if ((every and not run.settled) or run.expires_at < soon)
-            and run not in self._aside
-        ]
-        busy = self._aside.take_busy(elapsed, _RENEWED_AT_ONCE)
-        failed = self._aside.take_failed(elapsed, _RENEWED_AT_ONCE)
-        for start in range(0, len(wanted), _RENEWED_AT_ONCE):
-            self._write(wanted[start : start + _RENEWED_AT_ONCE], lost)
-        self._write(busy, lost)
-        self._write(failed, lost)
-        return bool(wanted or busy or failed)
-
-    def next(self) -> timedelta | None:
-        """How long until one that was left aside is tried again; None: none was."""
-        return self._aside.next(self._clock.elapsed())
-
-    def _write(self, runs: Sequence[HeldRun], lost: Callable[[HeldRun], None]) -> None:
-        # Read before the write is sent: the store counts from a later time, never an
-        # earlier.
-        elapsed = self._clock.elapsed()
-        now = self._clock.at(elapsed)
-        renewals = [
-            Renewal(claim=run.claim, lease=self._lease_of(run, elapsed)) for run in runs
-        ]
-        written = write_each(renewals, self._store.renew_claims)
-        owned = {id: stop for done in written.done for id, stop in done.items()}
-        for run, renewal in zip(runs, renewals, strict=True):
-            instance_id = run.instance.id
-            # It has joined its handler's transaction meanwhile, and may be completed.
-            if run.joined:
-                continue
-            if instance_id in written.busy:
-                self._leave_busy(run)
-            elif instance_id in written.failed:
-                self._leave_failed(run, written.failed[instance_id])
-            elif instance_id in owned:
-                self._aside.forget(run)
-                run.expires_at = now + renewal.lease
-                run.cancel_requested = owned[instance_id]
-            else:
-                lost(run)
-
-    def _lease_of(self, run: HeldRun, elapsed: timedelta) -> timedelta:
-        # A settled run may wait for the store for longer than it might run.
-        if run.settled:
-            return self._lease
-        return min(self._lease, run.left(elapsed) + _SLACK)
-
-    def _leave_busy(self, run: HeldRun) -> None:
-        if self._aside.leave_busy(run, self._clock.elapsed()):
-            self._events.tell(
-                InstanceLocked(**of_instance(run.instance), write=Write.RENEWAL)
-            )
-
-    def _leave_failed(self, run: HeldRun, error: Exception) -> None:
-        delay = self._aside.leave_failed(run, self._clock.elapsed())
-        self._events.tell(
-            InstanceUnrecorded(
-                **of_instance(run.instance),
-                write=Write.RENEWAL,
-                retry_in=delay,
-                error=shown(error),
-                exception=error,
-            )
-        )
-
-
-def _newest(
-    runs: Sequence[HeldRun], lost: Callable[[HeldRun], None]
-) -> dict[UUID, HeldRun]:
-    """Of two runs of one instance the newer: the older one has lost its claim."""
-    newest: dict[UUID, HeldRun] = {}
-    for run in sorted(runs, key=lambda run: -run.claim.attempt):
-        if newest.setdefault(run.instance.id, run) is not run:
-            lost(run)
-    return newest
-
-
 _LONGEST_BACKOFF = timedelta(seconds=5)
 
 
-class Heartbeat:
+class Heartbeat(Part):
     """Keeps the claims of runs: due, called, and ended but not recorded.
 
     It ends runs whose timeout has passed, and gives up those that hang.
@@ -179,30 +50,22 @@ class Heartbeat:
     def __init__(
         self, state: NodeState, writer: ResultWriter, workers: Workers | Waiters
     ) -> None:
-        self._state = state
-        self._renewals = Renewals(state)
-        self._clock = state.clock
-        self._held = state.held
+        super().__init__(state)
         self._writer = writer
         self._workers = workers
-        self._lease = state.settings.lease
         third = self._lease / 3
-        self.ticker = Ticker(
+        self.ticker = state.ticker(
             "heartbeat",
             self.tick,
-            interval=third,
-            clock=state.clock.base,
+            third,
             # After an outage it must have renewed before the lease is over.
             longest_backoff=min(third / 2, _LONGEST_BACKOFF),
-            events=state.events,
         )
         state.beat_wanted.connect(self.ticker.wake)
         self._renewed: timedelta | None = None
-        self._events = state.events.teller("running", bounded=True)
-
-    def stuck(self) -> int:
-        """How many handlers have not returned since their run was given up."""
-        return len(self._held.hung_runs)
+        self._aside: RunsAside[HeldRun] = RunsAside(
+            state.clock, self._events, Write.RENEWAL
+        )
 
     def tick(self) -> timedelta | None:
         """End what takes too long, renew, and answer how soon that is for the next."""
@@ -223,23 +86,79 @@ class Heartbeat:
         # The store may have taken long to answer.
         elapsed = self._clock.elapsed()
         left = [run.until_over(elapsed) for run in kept]
-        if (again := self._renewals.next()) is not None:
+        if (again := self._aside.next(elapsed)) is not None:
             left.append(again)
         delay = max(ZERO, min([self._state.next_beat - elapsed, *left]))
         self._state.next_beat = elapsed + delay
         return delay
 
     def _renew(self, runs: Sequence[HeldRun], elapsed: timedelta) -> None:
+        """Renew what lapses soon, and what was left aside long enough."""
         # Ticks between are for what was left aside; the others may come a fifth early.
         every = self._renewed is None or elapsed >= self._renewed + self._lease / 4
+        newest = self._newest(runs)
+        self._aside.forget_unless(lambda run: newest.get(run.instance.id) is run)
+        soon = self._clock.at(elapsed) + self._lease * 2 / 3
+        wanted = [
+            run
+            for run in newest.values()
+            # A settled run is about to be written, and not to be met with a lock then.
+            if ((every and not run.settled) or run.expires_at < soon)
+            and run not in self._aside
+        ]
+        busy = self._aside.take_busy(elapsed, _RENEWED_AT_ONCE)
+        failed = self._aside.take_failed(elapsed, _RENEWED_AT_ONCE)
+        batches = [
+            wanted[start : start + _RENEWED_AT_ONCE]
+            for start in range(0, len(wanted), _RENEWED_AT_ONCE)
+        ]
         try:
-            self._renewals.renew(runs, every=every, lost=self._lose)
+            for batch in filter(None, [*batches, busy, failed]):
+                self._write(batch)
         except BaseException:
             # Some may have been renewed, and others not.
             self._renewed = None
+            self._contact.broke()
             raise
+        if wanted or busy or failed:
+            self._contact.made()
         if every:
             self._renewed = elapsed
+
+    def _newest(self, runs: Sequence[HeldRun]) -> Mapping[UUID, HeldRun]:
+        """Of two runs of one instance the newer: the older one has lost its claim."""
+        newest: dict[UUID, HeldRun] = {}
+        for run in sorted(runs, key=lambda run: -run.claim.attempt):
+            if newest.setdefault(run.instance.id, run) is not run:
+                self._lose(run)
+        return newest
+
+    def _write(self, runs: Sequence[HeldRun]) -> None:
+        # Read before the write is sent: the store counts from a later time, never an
+        # earlier.
+        elapsed = self._clock.elapsed()
+        now = self._clock.at(elapsed)
+        leases = {run: self._lease_of(run, elapsed) for run in runs}
+        renewals = [Renewal(claim=run.claim, lease=leases[run]) for run in runs]
+        written = write_each(renewals, self._store.renew_claims)
+        owned = {id: stop for done in written.done for id, stop in done.items()}
+        # Another one has joined its handler's transaction meanwhile, and may be
+        # completed.
+        open_runs = [run for run in runs if not run.joined]
+        for run in self._aside.leave_unwritten(open_runs, written):
+            stop = owned.get(run.instance.id)
+            if stop is None:
+                self._lose(run)
+            else:
+                self._aside.forget(run)
+                run.expires_at = now + leases[run]
+                run.cancel_requested = stop
+
+    def _lease_of(self, run: HeldRun, elapsed: timedelta) -> timedelta:
+        # A settled run may wait for the store for longer than it might run.
+        if run.settled:
+            return self._lease
+        return min(self._lease, run.left(elapsed) + _SLACK)
 
     def _lose(self, run: HeldRun) -> None:
         # A run that ended while the renewal was under way has lost nothing.

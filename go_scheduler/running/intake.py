@@ -5,11 +5,16 @@ Decisions alone, as in ``outcomes``: no store, no clock, no thread.
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from go_scheduler.handlers.registry import NAMELESS, HandlerRegistry, find_handler
-from go_scheduler.models import Stage
+from go_scheduler.handlers.registry import (
+    NAMELESS,
+    Handler,
+    HandlerRegistry,
+    find_handler,
+)
+from go_scheduler.models import Silence, Stage, TaskDefinition, TaskInstance
 from go_scheduler.running.outcomes import (
     Decision,
     fell_silent,
@@ -22,11 +27,8 @@ from go_scheduler.triggers.base import is_own, next_fire_time_of
 from go_scheduler.triggers.stored import UnknownTrigger
 
 if TYPE_CHECKING:
-    from datetime import datetime
     from uuid import UUID
 
-    from go_scheduler.handlers.registry import Handler
-    from go_scheduler.models import Silence, TaskDefinition, TaskInstance
     from go_scheduler.policies import CatchUp
     from go_scheduler.running.defaults import Defaults
 
@@ -34,20 +36,7 @@ _UNHEARD = ", or no scheduler hears what workers say"
 _TENTH, _SECOND = timedelta(milliseconds=100), timedelta(seconds=1)
 
 
-def decided(
-    instance: TaskInstance, silence: Silence, *, defaults: Defaults, now: datetime
-) -> Decision:
-    """What follows for an instance whose claim has been taken over from a bus."""
-    return fell_silent(
-        instance,
-        _error(instance, silence, defaults),
-        retry=defaults.retry_of(instance),
-        expire_after=defaults.expire_after_of(instance),
-        now=now,
-    )
-
-
-def _error(instance: TaskInstance, silence: Silence, defaults: Defaults) -> str:
+def _how_silent(instance: TaskInstance, silence: Silence, defaults: Defaults) -> str:
     """In which stage it was, who had it, and for how long nobody said a word."""
     worker = silence.worker or "a worker"
     if silence.stage is Stage.STARTED:
@@ -229,16 +218,6 @@ class Accepted(NamedTuple):
     again: bool
 
 
-class Refused(NamedTuple):
-    """It is not to be called now: that is its end, or it runs again later.
-
-    Attributes:
-        decision: What follows.
-    """
-
-    decision: Decision
-
-
 class GivenBack(NamedTuple):
     """It is not to be called here, and may be elsewhere.
 
@@ -251,7 +230,8 @@ class GivenBack(NamedTuple):
     delay: timedelta
 
 
-Verdict: TypeAlias = Accepted | Refused | GivenBack
+Verdict: TypeAlias = Accepted | Decision | GivenBack
+"""By a decision it is not to be called now: that is its end, or it runs again later."""
 
 _ACCEPTED = Accepted(again=False)
 _ACCEPTED_AGAIN = Accepted(again=True)
@@ -278,19 +258,20 @@ def judge(
     """
     runs, silence = runs_before(instance), instance.silence
     if silence is not None and not instance.cancel_requested:
-        return Refused(decided(instance, silence, defaults=defaults, now=now))
+        error = _how_silent(instance, silence, defaults)
+        return fell_silent(instance, error, defaults, now=now)
     # Every policy allows a first run.
     if runs or instance.cancel_requested:
-        decision = not_called(instance, defaults.retry_of(instance), now=now)
+        decision = not_called(instance, defaults, now=now)
         if decision is not None:
-            return Refused(decision)
+            return decision
     reason = _not_callable(instance, handler) or refusal
     if reason is not None:
         delay = _FIRST_DELAY * 2 ** min(instance.attempt - 1, _MOST_DOUBLED)
         return GivenBack(reason, min(delay, _LONGEST_DELAY))
     reason = too_late(instance, defaults, now=now, asked=asked)
     if reason is not None:
-        return Refused(not_run(instance, reason))
+        return not_run(instance, reason, now=now)
     return _ACCEPTED_AGAIN if runs and instance.error is None else _ACCEPTED
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 import threading
 from bisect import bisect_left
+from collections import defaultdict
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from go_scheduler.events import ObjectiveBroken, ObjectiveMet
-from go_scheduler.models import Counts, Outcome
+from go_scheduler.models import Counts, Outcome, TaskDefinition
 from go_scheduler.models.counts import (
     BOUNDS_IN_SECONDS,
     MINUTE,
@@ -21,7 +22,6 @@ from go_scheduler.models.counts import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from go_scheduler.models import TaskDefinition
     from go_scheduler.running.state import NodeState
     from go_scheduler.stores.messages import Firing
 
@@ -61,8 +61,8 @@ class Metrics:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._period: dict[_Key, _Counts] = {}
-        self._totals: dict[_Key, _Counts] = {}
+        self._period: defaultdict[_Key, _Counts] = defaultdict(_Counts)
+        self._totals: defaultdict[_Key, _Counts] = defaultdict(_Counts)
         self._at = _LONG_AGO
         self._until = _LONG_AGO
         self._wanted = math.inf
@@ -71,7 +71,7 @@ class Metrics:
             _Window(timedelta(hours=1), MINUTE),
             _Window(timedelta(days=1), timedelta(minutes=15)),
         )
-        self._minutes: dict[datetime, dict[str, _Counts]] = {}
+        self._minutes: dict[datetime, defaultdict[str, _Counts]] = {}
         self._taken: set[datetime] = set()
 
     def watch(self, wanted: timedelta) -> None:
@@ -84,9 +84,7 @@ class Metrics:
         with self._lock:
             if now >= self._until:
                 self._turn(now)
-            counts = self._period.get(key)
-            if counts is None:
-                counts = self._period[key] = _Counts()
+            counts = self._period[key]
             counts.seconds_late += seconds
             counts.late[bisect_left(BOUNDS_IN_SECONDS, seconds)] += 1
             if seconds > self._wanted:
@@ -101,9 +99,7 @@ class Metrics:
         """Count the end of an instance, or, without one, of a run that is repeated."""
         key = definition.queue, definition.name
         with self._lock:
-            counts = self._period.get(key)
-            if counts is None:
-                counts = self._period[key] = _Counts()
+            counts = self._period[key]
             if took is not None:
                 seconds = took.total_seconds()
                 counts.took[bisect_left(BOUNDS_IN_SECONDS, seconds)] += 1
@@ -120,10 +116,7 @@ class Metrics:
         with self._lock:
             for firing in firings:
                 key = firing.definition.queue, firing.definition.name
-                counts = self._period.get(key)
-                if counts is None:
-                    counts = self._period[key] = _Counts()
-                counts.fired += len(firing.fire_times)
+                self._period[key].fired += len(firing.fire_times)
 
     def totals(self) -> Sequence[Counts]:
         """What was counted since the beginning."""
@@ -198,33 +191,24 @@ class Metrics:
         """Add what was counted in the period to all that it is part of."""
         if not self._period or self._at == _LONG_AGO:
             return
-        period, self._period = self._period, {}
+        period, self._period = self._period, defaultdict(_Counts)
         for of, counts in period.items():
             is_known = of in self._totals or len(self._totals) < MOST_NAMES
-            self._totals.setdefault(of if is_known else OTHERS, _Counts()).add(counts)
-        period = {key: counts for key, counts in period.items() if counts.ran}
-        if not period:
+            self._totals[of if is_known else OTHERS].add(counts)
+        ran = {key: counts for key, counts in period.items() if counts.ran}
+        if not ran:
             return
-        late = _sum([counts.late for counts in period.values()])
+        late = _sum([counts.late for counts in ran.values()])
         for window in self._windows:
             window.add(self._at, late)
-        queues = self._minutes.setdefault(_floor(self._at, MINUTE), {})
-        for (queue, _), counts in period.items():
-            queues.setdefault(queue, _Counts()).add(counts)
+        minute = _floor(self._at, MINUTE)
+        queues = self._minutes.setdefault(minute, defaultdict(_Counts))
+        for (queue, _), counts in ran.items():
+            queues[queue].add(counts)
 
 
 class _Counts:
     """What was counted of a queue."""
-
-    __slots__ = (
-        "completed",
-        "ended",
-        "fired",
-        "late",
-        "seconds_late",
-        "seconds_taken",
-        "took",
-    )
 
     def __init__(self) -> None:
         self.fired = 0

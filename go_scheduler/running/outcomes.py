@@ -8,7 +8,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
-from go_scheduler.models import Outcome, TaskInstance
+from go_scheduler.models import Outcome, TaskDefinition, TaskInstance
 from go_scheduler.models.values import trusted
 from go_scheduler.policies.retry_policy import names_of
 from go_scheduler.run import Fail, GiveBack, RetryAfter
@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
     from types import CodeType
 
-    from go_scheduler.models import TaskDefinition
-    from go_scheduler.policies import RetryPolicy
+    from go_scheduler.running.defaults import Defaults
     from go_scheduler.running.held import HeldRun
 
 
@@ -129,27 +128,23 @@ class EndedRun(NamedTuple):
         instance: What was run, as the store had it when the run started.
         started_at: When its handler was called.
         ran_for: How long ago that was.
-        expire_after: How long a run of it may take.
-        retry: What follows one that did not succeed.
+        defaults: What holds for definitions that do not say.
         now: The store's time.
         cancel_requested: Whether somebody has asked it to stop.
         joined: Whether it has called ``complete_in``: it has succeeded by that
             transaction or not at all.
         client: What whoever ran it elsewhere says of it, as JSON text.
-        deletes: Whether a success need not be kept.
     """
 
     claim: Claim
     instance: TaskInstance
     started_at: datetime
     ran_for: timedelta
-    expire_after: timedelta
-    retry: RetryPolicy
+    defaults: Defaults
     now: datetime
     cancel_requested: bool = False
     joined: bool = False
     client: str | None = None
-    deletes: bool = False
 
 
 class Decision(NamedTuple):
@@ -220,7 +215,8 @@ def hung(run: EndedRun, error: str, *, max_hangs: int | None) -> Decision:
     if max_hangs is None or hangs < max_hangs or run.cancel_requested:
         retry_in = _retry_in(run, Failure(error))
         # If it has taken all of its time, there is nothing more to wait for.
-        if retry_in is not None and run.ran_for >= run.expire_after:
+        most = run.defaults.expire_after_of(run.instance)
+        if retry_in is not None and run.ran_for >= most:
             retry_in = timedelta()
         return _fail(run, error, retry_in, hung=True)
     error = f"hanging: {hangs} runs in a row had no end; {error}"
@@ -240,13 +236,13 @@ def left_behind(run: EndedRun, error: str) -> Decision | Release:
 
 
 def not_called(
-    instance: TaskInstance, retry: RetryPolicy, *, now: datetime
+    instance: TaskInstance, defaults: Defaults, *, now: datetime
 ) -> Decision | None:
     """What follows for a claimed instance if its handler is not to be called at all.
 
     Args:
         instance: The instance, claimed or started.
-        retry: What follows runs of it that did not succeed.
+        defaults: What holds for definitions that do not say.
         now: The store's time.
 
     Returns:
@@ -255,7 +251,7 @@ def not_called(
     runs = runs_before(instance)
     if instance.cancel_requested:
         outcome, error = Outcome.CANCELLED, None
-    elif not retry.allows(runs):
+    elif not defaults.retry_of(instance).allows(runs):
         outcome = Outcome.FAILED
         # A start is recorded before the call, which may never have come to be.
         error = instance.error or f"none of {runs} recorded starts came to an end"
@@ -270,25 +266,20 @@ def cancelled(instance: TaskInstance, *, now: datetime) -> Decision:
 
 
 def fell_silent(
-    instance: TaskInstance,
-    error: str,
-    *,
-    retry: RetryPolicy,
-    expire_after: timedelta,
-    now: datetime,
+    instance: TaskInstance, error: str, defaults: Defaults, *, now: datetime
 ) -> Decision:
     """What follows for a claimed instance whose last run fell silent on a bus.
 
     Args:
         instance: The instance, claimed or started.
         error: How that shows.
-        retry: What follows runs of it that did not succeed.
-        expire_after: How long a run of it may take.
+        defaults: What holds for definitions that do not say.
         now: The store's time.
     """
-    runs = runs_before(instance)
+    runs, retry = runs_before(instance), defaults.retry_of(instance)
     if not retry.allows(runs):
         return _ends_uncalled(instance, Outcome.FAILED, error, now=now)
+    expire_after = defaults.expire_after_of(instance)
     retry_in = retry.retry_in(
         instance_id=instance.id,
         runs=runs,
@@ -320,7 +311,7 @@ def _ends_uncalled(
     return Decision(record, trigger_error)
 
 
-def not_run(instance: TaskInstance, reason: str) -> Decision:
+def not_run(instance: TaskInstance, reason: str, *, now: datetime) -> Decision:
     """What follows for an instance that comes too late: it is skipped.
 
     If it ran before it has failed, and says what its last run did.
@@ -329,13 +320,7 @@ def not_run(instance: TaskInstance, reason: str) -> Decision:
     if runs_before(instance):
         outcome = Outcome.FAILED
         reason = f"not run again: {reason}\n\n{instance.error or _NO_END}"
-    record = RunOutcome(
-        claim=Claim.of(instance),
-        outcome=outcome,
-        error=reason,
-        has_slot=takes_slot(instance),
-    )
-    return Decision(record)
+    return _ends_uncalled(instance, outcome, reason, now=now)
 
 
 def runs_before(instance: TaskInstance) -> int:
@@ -391,14 +376,14 @@ def _end(
         has_slot=takes_slot(run.instance),
         result=result,
         client=run.client,
-        deletes=run.deletes,
+        deletes=run.defaults.deletes_successes,
     )
     return Decision(record, trigger_error)
 
 
 def _retry_in(run: EndedRun, failure: Failure) -> timedelta | None:
     """After how long it runs again; None: never."""
-    retry, runs = run.retry, run.instance.runs
+    retry, runs = run.defaults.retry_of(run.instance), run.instance.runs
     if failure.is_final or not retry.allows(runs):
         return None
     if failure.retry_in is not None:
@@ -409,7 +394,7 @@ def _retry_in(run: EndedRun, failure: Failure) -> timedelta | None:
         instance_id=run.instance.id,
         runs=runs,
         ran_for=run.ran_for,
-        expire_after=run.expire_after,
+        expire_after=run.defaults.expire_after_of(run.instance),
     )
 
 

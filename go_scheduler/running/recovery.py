@@ -1,31 +1,28 @@
-"""Recovery: whether lapsed claims may be taken, and claims whose answer was lost."""
+"""Recovery: what nodes tell each other, and whether lapsed claims may be taken."""
 
 from __future__ import annotations
 
-from contextlib import contextmanager
-from datetime import timedelta
+import os
+import socket
+from dataclasses import replace
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from go_scheduler.clock import ZERO
-from go_scheduler.errors import (
-    ConflictError,
-    QueueFullError,
-    TaskDefinitionNotFoundError,
+from go_scheduler.handlers.registry import HandlerRegistry
+from go_scheduler.running.state import NodeState, Part
+from go_scheduler.stores.messages import (
+    Announcement,
+    Claimant,
+    NodeContact,
 )
-from go_scheduler.events import ClaimAnswerLost
-from go_scheduler.stores.messages import Claim, Release
-from go_scheduler.ticking.retry_later import write_each
-from go_scheduler.ticking.ticker import Ticker
+from go_scheduler.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-    from datetime import datetime
+    from collections.abc import Iterable
 
-    from go_scheduler.models import TaskInstance
-    from go_scheduler.running.presence import Presence
-    from go_scheduler.running.result_writer import ResultWriter
-    from go_scheduler.running.state import NodeState
-    from go_scheduler.stores.messages import NodeContact
+    from go_scheduler.running.calling.workers import Handling
+    from go_scheduler.running.metrics import Objective
 
 
 def cover(
@@ -53,10 +50,12 @@ def cover(
 
 # No store keeps contacts for longer.
 _CONTACTS_KEPT = timedelta(hours=1)
+# Of more it is not told which they are: each node writes all of it every few seconds.
+_MOST_NAMES = 1000
 
 
-class Takeover:
-    """Decides on lapsed claims, and tells other nodes of the contact with the store.
+class Presence(Part):
+    """Tells other nodes of this one, and by what they tell decides on lapsed claims.
 
     After an outage every node must have had the time to renew what it runs before any
     node takes over claims that have lapsed meanwhile. A node knows that there was none
@@ -65,32 +64,29 @@ class Takeover:
 
     Args:
         state: What the node's parts share.
-        presence: What this node tells of itself.
+        handling: What it calls, if anything.
+        objective: How late its runs may be.
 
     Attributes:
         pause: How long to wait after a look for what has lapsed that met nothing.
         ticker: Lets it tick.
     """
 
-    def __init__(self, state: NodeState, presence: Presence) -> None:
-        self._state = state
-        self._store = state.store
-        self._clock = state.clock
-        self._contact = state.contact
-        self._lease = lease = state.settings.lease
-        self._presence = presence
+    def __init__(
+        self, state: NodeState, handling: Handling, objective: Objective
+    ) -> None:
+        super().__init__(state)
+        self._handling = handling
+        self._objective = objective
+        self._host = socket.gethostname()
+        self._pid = os.getpid()
+        self._stopping = False
         # As often as the contact is noted: it has waited for six times as long.
-        self.pause = lease / 6
+        self.pause = self._lease / 6
         self._covered_at: timedelta | None = None
         self._has_left = False
         # So often that a node which dies and starts again leaves no gap that counts.
-        self.ticker = Ticker(
-            "recovery",
-            self.tick,
-            interval=lease / 6,
-            clock=state.clock.base,
-            events=state.events,
-        )
+        self.ticker = state.ticker("recovery", self.tick, self.pause)
 
     @property
     def lapsed(self) -> timedelta | None:
@@ -110,7 +106,7 @@ class Takeover:
 
     def leave(self) -> None:
         """Tell the others that this node takes nothing more."""
-        self._presence.stopping = True
+        self._stopping = True
         self.ticker.wake()
 
     def tick(self) -> timedelta | None:
@@ -120,26 +116,71 @@ class Takeover:
 
         With it goes what the node has counted, once a minute.
         """
-        announced = self._presence.announcement()
+        announced = self._announcement()
         try:
-            self._presence.look()
+            self._objective.look()
             self._clock.refresh()
             self._store.note_contact(announced, unbroken=self._contact.unbroken)
             self._has_left = announced.stopping
             self._contact.made()
-            if self._contact.unbroken < self._lease or self._state.shares.are_any:
+            if self._contact.unbroken < self._lease or self._shares.are_any:
                 self._read_others()
         except BaseException:
             self._contact.broke()
             raise
         # Apart from the contact: nothing depends on it.
-        self._presence.write_stats()
+        self.write_stats()
         return None
+
+    @property
+    def claimant(self) -> Claimant:
+        """The node as a store needs to know it, with the names that it can run now."""
+        return replace(self._state.claimant, names=self._names())
+
+    def write_stats(self, *, last: bool = False) -> None:
+        """Write what was counted, if a minute is over in which anything was.
+
+        Args:
+            last: Whether to write all there is: nothing more is counted.
+
+        Raises:
+            StoreError: It could not be written, and is written the next time.
+        """
+        taken = self._metrics.take(last=last)
+        if taken:
+            try:
+                self._store.note_stats(self._state.node, taken)
+            except BaseException:
+                self._metrics.put_back()
+                raise
+
+    def _announcement(self) -> Announcement:
+        """What there is to tell now: names may be registered at any time."""
+        claimant = self._state.claimant
+        return Announcement(
+            node=claimant.node,
+            host=self._host,
+            pid=self._pid,
+            version=__version__,
+            queues=claimant.queues,
+            names=self._names(),
+            lease=claimant.lease,
+            stopping=self._stopping,
+        )
+
+    def _names(self) -> tuple[str, ...] | None:
+        """The names of what it can run; None: any, or too many to say."""
+        if not self._handling.claims:
+            return ()
+        if not isinstance(self._handling.handler, HandlerRegistry):
+            return None
+        names = self._handling.handler.names
+        return names if len(names) <= _MOST_NAMES else None
 
     def _read_others(self) -> None:
         contacts = self._store.list_contacts(within=min(self._lease, _CONTACTS_KEPT))
-        if self._state.shares.are_any:
-            self._state.shares.know(each.announced for each in contacts)
+        if self._shares.are_any:
+            self._shares.know(each.announced for each in contacts)
         now = self._clock.now()
         before = self.lapsed
         self._covered_at = None
@@ -147,83 +188,3 @@ class Takeover:
             self._covered_at = self._clock.elapsed()
         if before is None and self.lapsed is not None:
             self._state.work_found()
-
-
-_PAGE = 500
-# For so long the store may still be at work on a claim whose answer was lost.
-_MAY_STILL_COME = timedelta(seconds=5)
-
-
-class Unanswered:
-    """Gives back what a claim has taken whose answer was lost.
-
-    Args:
-        state: What the node's parts share.
-        writer: Knows what is not recorded yet.
-    """
-
-    def __init__(self, state: NodeState, writer: ResultWriter) -> None:
-        self._state = state
-        self._store = state.store
-        self._clock = state.clock
-        self._writer = writer
-        self._lost_at: timedelta | None = None
-        self._events = state.events.teller("running", bounded=True)
-
-    @property
-    def any(self) -> bool:
-        """Whether a claim may have taken what this node does not know of."""
-        return self._lost_at is not None
-
-    @contextmanager
-    def noting(self) -> Iterator[None]:
-        """Note that what is claimed meanwhile may not be answered."""
-        try:
-            yield
-        except (ConflictError, QueueFullError, TaskDefinitionNotFoundError):
-            raise
-        except BaseException:
-            self.note()
-            raise
-
-    def note(self) -> None:
-        """Note that the answer to a claim was lost."""
-        self._lost_at = self._clock.elapsed()
-
-    def give_back(self) -> bool:
-        """Give back what such a claim has taken; true if there was something."""
-        # In this order: none comes under way once an answer is lost.
-        if self._lost_at is None or self._state.in_flight.count:
-            return False
-        self._events.begin()
-        # Before the list is asked for: what comes behind it is not in it.
-        has_come = self._clock.elapsed() - self._lost_at >= _MAY_STILL_COME
-        unknown = self._list_unknown()
-        left = self._release(unknown)
-        if has_come and not left:
-            self._lost_at = None
-        return bool(unknown)
-
-    def _list_unknown(self) -> Sequence[Claim]:
-        # Before the list is read: what ends meanwhile is in both or in neither, and
-        # only the thread that claims comes here.
-        known = {*self._state.held.claims(), *self._writer.claims()}
-        unknown: list[Claim] = []
-        page = self._list_claimed(None)
-        while page:
-            claims = [Claim.of(each) for each in page]
-            unknown += [each for each in claims if each not in known]
-            page = self._list_claimed(page[-1])
-        return unknown
-
-    def _list_claimed(self, after: TaskInstance | None) -> Sequence[TaskInstance]:
-        return self._store.list_claimed(self._state.node, after=after, limit=_PAGE)
-
-    def _release(self, claims: Sequence[Claim]) -> int:
-        """Give back, and answer how many could not be."""
-        releases = [Release(claim=claim) for claim in claims]
-        written = write_each(releases, self._store.release_instances)
-        if claims:
-            lost = ClaimAnswerLost(node=self._state.node, count=len(claims))
-            self._events.tell(lost)
-        return len(written.failed) + len(written.busy)

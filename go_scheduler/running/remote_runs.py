@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from go_scheduler.clock import ZERO, StoreClock
+from go_scheduler.clock import ZERO
 from go_scheduler.errors import (
     ConfigurationError,
     StoreError,
@@ -16,33 +16,28 @@ from go_scheduler.errors import (
     TaskInstanceNotFoundError,
 )
 from go_scheduler.events import InstanceGivenBack, RunTimedOut
-from go_scheduler.events.event import of_instance
+from go_scheduler.events.event import Event, of_instance
 from go_scheduler.formatting import shown
 from go_scheduler.json import NOTHING, write_instant, write_value
 from go_scheduler.models import RESULT_LIMIT, Extension, Outcome, Stage, TaskInstance
 from go_scheduler.models.values import changed
 from go_scheduler.running import outcomes
 from go_scheduler.running.calling.error_text import kept_text
-from go_scheduler.running.defaults import GRACE
-from go_scheduler.running.outcomes import EndedRun, Failure, is_completed_by
+from go_scheduler.running.defaults import GRACE, Defaults
+from go_scheduler.running.outcomes import Decision, EndedRun, Failure, is_completed_by
 from go_scheduler.running.result_writer import end_events, failure_event, trigger_event
 from go_scheduler.stores.filters import Filter, Order
 from go_scheduler.stores.messages import Claim, Release, Renewal, RunOutcome
 from go_scheduler.stores.rules import uses_slot
-from go_scheduler.ticking.retry_later import write_each
+from go_scheduler.ticking.retry_later import Written, write_each
 from go_scheduler.triggers.base import utc
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
     from uuid import UUID
 
-    from go_scheduler.clock import Clock
-    from go_scheduler.events.event import Event
-    from go_scheduler.running.defaults import Defaults
     from go_scheduler.running.metrics import Count
-    from go_scheduler.running.outcomes import Decision
     from go_scheduler.stores.base import Store
-    from go_scheduler.ticking.retry_later import Written
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,49 +87,33 @@ class Failing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extending:
-    """A claim that is to hold longer.
-
-    Attributes:
-        claim: The claim.
-        by: How long from now, unless it does for longer already.
-        instance: As for a ``Success``.
-        grace: How much longer than its timeout it may hold, so that its worker asks
-            once more, and is told.
-        progress: How far its run has come, of ``progress_text``; None: nothing is said.
-    """
-
-    claim: Claim
-    by: timedelta
-    instance: TaskInstance | None = None
-    grace: timedelta = GRACE
-    progress: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reporting:
-    """How far a run on a bus has come, and that its worker is there.
+    """A claim that is to hold longer; on a bus also how far its run has come.
 
     A stage never goes back: what comes late keeps the claim, and changes nothing else.
     Whoever accepts a run first has it: to another worker it is lost.
 
     Attributes:
         claim: The claim.
-        stage: How far it has come. Each heartbeat of a run that has begun says
-            *started* again: it counts as begun though nothing else came through.
-        worker: Who has it, in at most 200 characters.
-        by: How long from now it may come no further, or be silent once it has begun.
-        instance: As for a ``Success``. It is read all the same if a timeout may end it.
-        grace: As for an ``Extending``.
-        progress: Likewise.
+        by: How long from now, unless it does for longer already. On a bus: it may come
+            no further for so long, or be silent once it has begun.
+        instance: As for a ``Success``. With a stage it is read all the same if a
+            timeout may end it.
+        grace: How much longer than its timeout it may hold, so that its worker asks
+            once more, and is told.
+        progress: How far its run has come, of ``progress_text``; None: nothing is said.
+        stage: How far it has come on a bus; None: it is on none. Each heartbeat of a
+            run that has begun says *started* again: it counts as begun though nothing
+            else came through.
+        worker: Who has it on a bus, in at most 200 characters.
     """
 
     claim: Claim
-    stage: Stage
-    worker: str
     by: timedelta
     instance: TaskInstance | None = None
     grace: timedelta = GRACE
     progress: str | None = None
+    stage: Stage | None = None
+    worker: str | None = None
 
 
 def _kept_json(value: object, *, name: str) -> str | None:
@@ -180,57 +159,6 @@ def times_text(began: datetime | None, ended: datetime | None) -> str | None:
         if at is not None
     }
     return write_value(said, name="client", limit=RESULT_LIMIT)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TimedOut:
-    """A run elsewhere whose timeout has passed.
-
-    Attributes:
-        instance: What was run.
-        timeout: How long it might run.
-        failing: That it has failed.
-    """
-
-    instance: TaskInstance
-    timeout: timedelta
-    failing: Failing
-
-
-def lease_or_timeout(
-    each: Extending | Reporting,
-    instance: TaskInstance | None,
-    *,
-    timeout: timedelta | None,
-    now: Callable[[], datetime],
-) -> timedelta | TimedOut:
-    """For how long from now a claim is to hold, or that its run has timed out.
-
-    It is kept a little longer than it may run, so that its worker is there to be told.
-    What is on a bus and has not begun cannot time out: that counts from when it begins.
-
-    Args:
-        each: The claim, and for how long it is asked for.
-        instance: What is run; None: it is gone.
-        timeout: How long a run of it may last; None: there is no limit.
-        now: Asks for the store's time.
-    """
-    if instance is None or instance.attempt != each.claim.attempt:
-        return each.by
-    if timeout is None or instance.started_at is None:
-        return each.by
-    if isinstance(each, Reporting) and instance.stage is not Stage.STARTED:
-        begins = each.stage is Stage.STARTED
-        return min(each.by, timeout + each.grace) if begins else each.by
-    left = instance.started_at + timeout - now()
-    if left > ZERO:
-        return min(each.by, left + each.grace)
-    error = f"timed out after {timeout}: it was not ended where it runs"
-    return TimedOut(
-        instance=instance,
-        timeout=timeout,
-        failing=Failing(claim=each.claim, error=error),
-    )
 
 
 _MOST_HANDED_OUT = 10_000
@@ -289,29 +217,21 @@ def ended_run(
         instance=instance,
         started_at=started_at,
         ran_for=now - started_at,
-        expire_after=defaults.expire_after_of(instance),
-        retry=defaults.retry_of(instance),
+        defaults=defaults,
         now=now,
         cancel_requested=instance.cancel_requested,
-        deletes=defaults.deletes_successes,
     )
 
 
-def renewal_of(each: Extending | Reporting, lease: timedelta) -> Renewal:
-    """What is to be written of a claim that is to hold longer.
-
-    As of one that is handed on, though its handler may not have returned yet: nobody
-    outside of its node is to shorten what that keeps.
-    """
-    worker, stage = None, None
-    if isinstance(each, Reporting):
-        worker, stage = each.worker, each.stage
+def _renewal_of(each: Extending, lease: timedelta) -> Renewal:
+    # As of one that is handed on, though its handler may not have returned yet: nobody
+    # outside of its node is to shorten what that keeps.
     return Renewal(
         claim=each.claim,
         lease=lease,
         handed_on=True,
-        worker=worker,
-        stage=stage,
+        worker=each.worker,
+        stage=each.stage,
         progress=each.progress,
     )
 
@@ -330,7 +250,7 @@ def is_others(instance: TaskInstance, failing: Failing) -> bool:
     return instance.worker not in (None, failing.worker)
 
 
-Given = TypeVar("Given", Success, Failing, Extending | Reporting)
+Given = TypeVar("Given", Success, Failing, Extending)
 Came = TypeVar("Came")
 
 
@@ -521,7 +441,7 @@ class RemoteRuns:
             now = self.now()
             known = {each.claim.instance_id: known_of(each) for _, each in batch}
             unknown = [id for id, instance in known.items() if instance is None]
-            known.update(self._find_all(unknown))
+            known.update(self.find_all(unknown))
             decided: dict[int, tuple[EndedRun, Decision]] = {}
             given = dict(batch)
             for number, each in batch:
@@ -551,13 +471,15 @@ class RemoteRuns:
                     answers[number] = lost(given[number])
         return [answers[number] for number in range(len(ended))]
 
-    def _find(self, claim: Claim) -> TaskInstance | None:
+    def find(self, claim: Claim) -> TaskInstance | None:
+        """The instance of a claim, whoever has it; None: it is gone."""
         try:
             return self._store.get_instance(claim.instance_id)
         except TaskInstanceNotFoundError:
             return None
 
-    def _find_all(self, ids: Collection[UUID]) -> Mapping[UUID, TaskInstance]:
+    def find_all(self, ids: Collection[UUID]) -> Mapping[UUID, TaskInstance]:
+        """Those of these instances that are there, by their ids."""
         if not ids:
             return {}
         found = self._store.select(Filter(ids=ids), order=Order.ID, limit=len(ids))
@@ -565,7 +487,7 @@ class RemoteRuns:
 
     def _has_completed(self, each: Success) -> bool:
         """Whether its run has completed the instance, as has been said before."""
-        found = self._find(each.claim)
+        found = self.find(each.claim)
         if found is None:
             may_be_deleted = self._defaults.deletes_successes
             return each.is_signed and may_be_deleted and each.claim.attempt == 1
@@ -592,16 +514,16 @@ class RemoteRuns:
     def report(
         self, claim: Claim, stage: Stage, *, worker: str, by: timedelta
     ) -> Extension:
-        """Record how far a run on a bus has come, as ``Reporting`` says.
+        """Record how far a run on a bus has come, as ``Extending`` says.
 
         Raises:
             StoreUnavailableError: Asking again may help.
         """
-        reporting = Reporting(claim=claim, stage=stage, worker=worker, by=by)
-        return the_one(self.extend_all([reporting]))
+        extending = Extending(claim=claim, by=by, stage=stage, worker=worker)
+        return the_one(self.extend_all([extending]))
 
     def extend_all(
-        self, extending: Sequence[Extending | Reporting]
+        self, extending: Sequence[Extending]
     ) -> Sequence[Extension | StoreError]:
         """The same of many, by one write; of runs on a bus, how far they have come.
 
@@ -614,13 +536,21 @@ class RemoteRuns:
         """
         answers: dict[int, Extension | StoreError] = {}
         for batch in each_instance_once(extending):
-            kept = self._kept(batch)
-            answers |= self._time_out(kept)
-            renewals = {
-                number: renewal_of(each, lease)
-                for number, each in batch
-                if not isinstance(lease := kept[number], TimedOut)
-            }
+            ids = {each.claim.instance_id for _, each in batch if self._must_read(each)}
+            found = self.find_all(ids)
+            renewals: dict[int, Renewal] = {}
+            timed_out: dict[int, TaskInstance] = {}
+            for number, each in batch:
+                id, instance = each.claim.instance_id, each.instance
+                if id in ids:
+                    instance = found.get(id)
+                lease = self._lease_of(each, instance)
+                if lease is not None:
+                    renewals[number] = _renewal_of(each, lease)
+                else:
+                    assert instance is not None
+                    timed_out[number] = instance
+            answers |= self._time_out(timed_out)
             written = write_each([*renewals.values()], self._store.renew_claims)
             asked = {id: stop for each in written.done for id, stop in each.items()}
             answers |= (refused := _refused(renewals, written))
@@ -630,39 +560,53 @@ class RemoteRuns:
                     answers[number] = _EXTENSIONS[stop]
         return [answers[number] for number in range(len(extending))]
 
-    def _kept(
-        self, batch: Sequence[tuple[int, Extending | Reporting]]
-    ) -> Mapping[int, timedelta | TimedOut]:
-        read = {each.claim.instance_id for _, each in batch if self._must_read(each)}
-        found = self._find_all(read)
-        kept: dict[int, timedelta | TimedOut] = {}
-        for number, each in batch:
-            id, instance = each.claim.instance_id, each.instance
-            if id in read:
-                instance = found.get(id)
-            timeout = None if instance is None else self._defaults.timeout_of(instance)
-            kept[number] = lease_or_timeout(
-                each, instance, timeout=timeout, now=self.now
-            )
-        return kept
-
-    def _must_read(self, each: Extending | Reporting) -> bool:
+    def _must_read(self, each: Extending) -> bool:
         if each.instance is None:
             return True
         # Only the store knows whether, and when, it has begun.
         timeout = self._defaults.timeout_of(each.instance)
-        return timeout is not None and isinstance(each, Reporting)
+        return timeout is not None and each.stage is not None
+
+    def _lease_of(
+        self, each: Extending, instance: TaskInstance | None
+    ) -> timedelta | None:
+        """For how long from now a claim is to hold; None: its run has timed out.
+
+        It is kept a little longer than it may run, so that its worker is there to be
+        told. What is on a bus and has not begun cannot time out: that counts from when
+        it begins.
+        """
+        if instance is None or instance.attempt != each.claim.attempt:
+            return each.by
+        timeout = self._defaults.timeout_of(instance)
+        if timeout is None or instance.started_at is None:
+            return each.by
+        if each.stage is not None and instance.stage is not Stage.STARTED:
+            begins = each.stage is Stage.STARTED
+            return min(each.by, timeout + each.grace) if begins else each.by
+        left = instance.started_at + timeout - self.now()
+        return min(each.by, left + each.grace) if left > ZERO else None
 
     def _time_out(
-        self, kept: Mapping[int, timedelta | TimedOut]
+        self, over: Mapping[int, TaskInstance]
     ) -> Mapping[int, Extension | StoreError]:
-        """Record of those runs that have timed out that they have failed."""
-        over = {n: each for n, each in kept.items() if isinstance(each, TimedOut)}
-        answers = self.fail_all([each.failing for each in over.values()])
+        """Record of runs that have timed out that they have failed."""
+        failing = [
+            Failing(
+                claim=Claim.of(each),
+                error=f"timed out after {self._defaults.timeout_of(each)}: it was not"
+                " ended where it runs",
+            )
+            for each in over.values()
+        ]
         found: dict[int, Extension | StoreError] = {}
-        for (number, each), answer in zip(over.items(), answers, strict=True):
+        for (number, each), answer in zip(
+            over.items(), self.fail_all(failing), strict=True
+        ):
             if answer is True:
-                ids, timeout = of_instance(each.instance), each.timeout
+                timeout = self._defaults.timeout_of(each)
+                assert timeout is not None
+                ids = of_instance(each)
                 self._tell_event(RunTimedOut(**ids, timeout=timeout, ended=True))
             found[number] = answer if isinstance(answer, StoreError) else Extension.LOST
         return found
@@ -676,7 +620,7 @@ class RemoteRuns:
         Raises:
             StoreUnavailableError: Asking again may help.
         """
-        instance = self._find(claim)
+        instance = self.find(claim)
         if instance is None:
             return False
         given_back = Release(claim=claim, delay=delay, reason=kept_text(reason))
@@ -688,52 +632,6 @@ class RemoteRuns:
         ids = of_instance(changed(instance, attempt=claim.attempt))
         self._tell_event(InstanceGivenBack(**ids, reason=reason, delay=delay))
         return True
-
-
-class RemoteRunsMaker:
-    """Makes remote runs that know the store's time, anew for each batch.
-
-    Args:
-        ready: Answers the store, once it has been made ready.
-        clock: Measures what has passed since the store told its time.
-        defaults: As for ``RemoteRuns``.
-        tell: As for ``RemoteRuns``.
-        count: As for ``RemoteRuns``.
-    """
-
-    def __init__(
-        self,
-        ready: Callable[[], Store],
-        clock: Clock,
-        *,
-        defaults: Defaults,
-        tell: Callable[[Event], None],
-        count: Count,
-    ) -> None:
-        self._ready = ready
-        self._base = clock
-        self._clock: StoreClock | None = None
-        self._defaults = defaults
-        self._tell = tell
-        self._count = count
-
-    def make(self) -> RemoteRuns:
-        """One that knows what time it is.
-
-        Raises:
-            StoreUnavailableError: The store is away, and its time is not known.
-        """
-        store = self._ready()
-        if self._clock is None:
-            self._clock = StoreClock(self._base, store.now)
-        self._clock.refresh(waits=True)
-        return RemoteRuns(
-            store,
-            defaults=self._defaults,
-            tell=self._tell,
-            count=self._count,
-            now=self._clock.now,
-        )
 
 
 def lets_others_run(run: Success) -> bool:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from datetime import timedelta
+from datetime import datetime, timedelta
+from operator import attrgetter
 from typing import TYPE_CHECKING, TypeVar
 
 from go_scheduler.clock import ZERO
@@ -17,9 +18,7 @@ from go_scheduler.events import (
     InstanceGivenBack,
     InstanceHandedOn,
     InstanceLapsed,
-    InstanceLocked,
     InstanceRetried,
-    InstanceUnrecorded,
     ResultDiscarded,
     RunDeferred,
     RunEnded,
@@ -28,38 +27,33 @@ from go_scheduler.events import (
     TriggerFailed,
     Write,
 )
-from go_scheduler.events.event import of_definition, of_instance
+from go_scheduler.events.event import Event, of_definition, of_instance
 from go_scheduler.events.event_bus import GivenBackLately
 from go_scheduler.formatting import shown
-from go_scheduler.models import Outcome, Stage
+from go_scheduler.models import Outcome, Stage, TaskDefinition, TaskInstance
 from go_scheduler.running import outcomes
 from go_scheduler.running.calling.error_text import kept_text
 from go_scheduler.running.defaults import GRACE
 from go_scheduler.running.outcomes import (
     Decision,
     EndedRun,
+    Failure,
     is_completed_by,
     runs_before,
 )
+from go_scheduler.running.state import NodeState, Part
 from go_scheduler.stores.base import transactional
-from go_scheduler.stores.messages import Release, Renewal, RunOutcome
+from go_scheduler.stores.messages import Answer, Claim, Release, Renewal, RunOutcome
 from go_scheduler.stores.rules import takes_slot
-from go_scheduler.ticking.retry_later import RetryLater, write_each
-from go_scheduler.ticking.ticker import Ticker
+from go_scheduler.ticking.retry_later import RunsAside, write_each
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
-    from datetime import datetime
     from uuid import UUID
 
-    from go_scheduler.events.event import Event
     from go_scheduler.events.event_bus import Teller
-    from go_scheduler.models import TaskDefinition, TaskInstance
     from go_scheduler.run import HandedOn
     from go_scheduler.running.held import HeldRun
-    from go_scheduler.running.outcomes import Failure
-    from go_scheduler.running.state import NodeState
-    from go_scheduler.stores.messages import Answer, Claim
 
 
 class Freed:
@@ -96,8 +90,6 @@ class Entry:
         took: How long the run took; None: its handler was not called, or nobody asks.
     """
 
-    __slots__ = ("joined", "raised", "record", "run", "took", "unsure")
-
     def __init__(
         self,
         run: HeldRun,
@@ -126,38 +118,24 @@ class Reports:
     Args:
         state: What the node's parts share.
         failures: Tells of runs that have failed, in a few lines of the log a second.
+
+    Attributes:
+        events: Tells of all else, in a few lines of the log for each tick.
     """
 
     def __init__(self, state: NodeState, failures: Teller) -> None:
         self._store = state.store
         self._count = state.metrics.ended
         self._failures = failures
-        self._events = state.events.teller("running", bounded=True)
+        self.events = state.events.teller("running", bounded=True)
         self._asked = 0
         kinds = (RunEnded, InstanceRetried, InstanceFinished, DefinitionCompleted)
-        self._tells_any = any(map(self._events.wanted, kinds))
+        self._tells_any = any(map(self.events.wanted, kinds))
 
     def begin(self) -> None:
         """Begin a tick of the result writer."""
-        self._events.begin()
+        self.events.begin()
         self._asked = 0
-
-    def locked(self, entry: Entry) -> None:
-        """Tell that an entry has to wait for somebody else's transaction."""
-        ids = of_instance(entry.run.instance)
-        self._events.tell(InstanceLocked(**ids, write=Write.END))
-
-    def failed(self, entry: Entry, error: Exception, *, retry_in: timedelta) -> None:
-        """Tell that an entry cannot be written by itself."""
-        self._events.tell(
-            InstanceUnrecorded(
-                **of_instance(entry.run.instance),
-                write=Write.END,
-                retry_in=retry_in,
-                error=shown(error),
-                exception=error,
-            )
-        )
 
     def recorded(self, entry: Entry, outcome: RunOutcome) -> None:
         """Tell of an outcome that the store has taken."""
@@ -172,8 +150,8 @@ class Reports:
 
     def handed_on(self, entry: Entry) -> None:
         """Tell that a run goes on elsewhere."""
-        if self._events.wanted(InstanceHandedOn):
-            self._events.tell(InstanceHandedOn(**of_instance(entry.run.instance)))
+        if self.events.wanted(InstanceHandedOn):
+            self.events.tell(InstanceHandedOn(**of_instance(entry.run.instance)))
 
     def not_taken(self, entry: Entry, outcome: RunOutcome) -> None:
         """Tell that a result was discarded, unless it had been recorded before.
@@ -200,7 +178,7 @@ class Reports:
             self.recorded(entry, outcome)
         # That it hangs was a presumption, and has been told.
         elif not outcome.hung:
-            self._events.tell(ResultDiscarded(**of_instance(entry.run.instance)))
+            self.events.tell(ResultDiscarded(**of_instance(entry.run.instance)))
 
     def _tell_committed(self, entry: Entry, found: TaskInstance) -> None:
         """Tell of a success, and of what the handler raised after its commit."""
@@ -212,7 +190,7 @@ class Reports:
         self._tell(entry, record, completes=completes)
         if entry.raised is not None:
             ids = of_instance(instance)
-            self._events.tell(CompletedRunFailed(**ids, error=entry.raised))
+            self.events.tell(CompletedRunFailed(**ids, error=entry.raised))
 
     def _tell(self, entry: Entry, outcome: RunOutcome, *, completes: bool) -> None:
         run = entry.run
@@ -222,9 +200,9 @@ class Reports:
             run.called_at,
             entry.took,
             completes=completes,
-            wanted=self._events.wanted,
+            wanted=self.events.wanted,
         ):
-            self._events.tell(each)
+            self.events.tell(each)
 
     def _find(self, entry: Entry) -> tuple[TaskInstance | None, bool]:
         """The instance, if it can be read, and whether it is gone."""
@@ -348,7 +326,7 @@ def _each_instance_once(entries: Sequence[Entry]) -> Iterator[Sequence[Entry]]:
 _SECOND = timedelta(seconds=1)
 
 
-class ResultWriter:
+class ResultWriter(Part):
     """Asks what follows from each run that is over, and writes it, many at once.
 
     It writes at once after a pause, else what has gathered, every few milliseconds.
@@ -363,20 +341,21 @@ class ResultWriter:
     """
 
     def __init__(self, state: NodeState) -> None:
-        self._store = state.store
-        self._clock = state.clock
-        self._held = state.held
-        self._defaults = state.defaults
+        super().__init__(state)
         self._max_hangs = state.settings.max_hangs
         self._left_behind = False
         self._room_made = state.room_made
         self._slot_freed = state.slot_freed
-        self._events = state.events.teller("running", bounded=True)
         self._reports = Reports(state, self._events)
         # All of them: pending, being written, or aside.
         self._entries: dict[Entry, None] = {}
         self._pending: deque[Entry] = deque()
-        self._aside: RetryLater[Entry] = RetryLater()
+        self._aside: RunsAside[Entry] = RunsAside(
+            state.clock,
+            self._reports.events,
+            Write.END,
+            instance_of=attrgetter("run.instance"),
+        )
         self._announced = False
         self._last: timedelta | None = None
         self._freed = Freed()
@@ -385,13 +364,7 @@ class ResultWriter:
         )
         self._given_back = GivenBackLately(state.clock.base)
         self._begun: timedelta | None = None
-        self.ticker = Ticker(
-            "result writer",
-            self.tick,
-            interval=None,
-            clock=state.clock.base,
-            events=state.events,
-        )
+        self.ticker = state.ticker("result writer", self.tick)
 
     @property
     def unrecorded(self) -> int:
@@ -573,12 +546,10 @@ class ResultWriter:
             instance=run.instance,
             started_at=run.called_at,
             ran_for=elapsed - run.called,
-            expire_after=run.expire_after,
-            retry=self._defaults.retry_of(run.instance),
+            defaults=self._defaults,
             now=self._clock.at(elapsed),
             cancel_requested=run.cancel_requested,
             joined=run.joined,
-            deletes=self._defaults.deletes_successes,
         )
 
     def _put_failure(
@@ -678,22 +649,8 @@ class ResultWriter:
                 self._take_out(entry, recorded=True)
             return
         done = {id for each in written.done for id in each}
-        for entry in entries:
-            instance_id = entry.run.instance.id
-            if instance_id in written.busy:
-                self._leave_busy(entry)
-            elif instance_id in written.failed:
-                self._leave_failed(entry, written.failed[instance_id])
-            else:
-                self._take_out(entry, recorded=instance_id in done)
-
-    def _leave_busy(self, entry: Entry) -> None:
-        if self._aside.leave_busy(entry, self._clock.elapsed()):
-            self._reports.locked(entry)
-
-    def _leave_failed(self, entry: Entry, error: Exception) -> None:
-        delay = self._aside.leave_failed(entry, self._clock.elapsed())
-        self._reports.failed(entry, error, retry_in=delay)
+        for entry in self._aside.leave_unwritten(entries, written):
+            self._take_out(entry, recorded=entry.run.instance.id in done)
 
     def _take_out(self, entry: Entry, *, recorded: bool) -> None:
         record, run = entry.record, entry.run

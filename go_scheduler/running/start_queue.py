@@ -1,9 +1,13 @@
-"""The start queue: records starts shortly before they are due, and has them called."""
+"""The start queue: records starts shortly before they are due, and has them called.
+
+What is parked instead waits for its slot, by the lock waiters.
+"""
 
 from __future__ import annotations
 
 import threading
-from datetime import timedelta
+from collections import deque
+from datetime import datetime, timedelta
 from functools import partial
 from heapq import heappop, heappush
 from itertools import count
@@ -11,22 +15,26 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from go_scheduler.clock import ZERO
-from go_scheduler.events import InstanceLocked, InstanceUnrecorded, Write
-from go_scheduler.events.event import of_instance
-from go_scheduler.formatting import shown
-from go_scheduler.ticking.retry_later import RetryLater, write_each
-from go_scheduler.ticking.ticker import Ticker
+from go_scheduler.events import (
+    InstanceParked,
+    InstanceReplaced,
+    InstanceSkipped,
+    InstanceUnparked,
+    Write,
+)
+from go_scheduler.events.event import of_instance, of_skipped
+from go_scheduler.running.state import NodeState, Part
+from go_scheduler.ticking.retry_later import RunsAside, write_each
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-    from datetime import datetime
 
+    from go_scheduler.models import TaskInstance
     from go_scheduler.running.admission import Admission
     from go_scheduler.running.calling.waiters import Waiters
     from go_scheduler.running.calling.workers import Workers
     from go_scheduler.running.held import HeldRun
-    from go_scheduler.running.lock_waiters import LockWaiters
-    from go_scheduler.running.state import NodeState
+    from go_scheduler.stores.messages import Reviewed
 
 
 class Agenda:
@@ -78,7 +86,7 @@ class Agenda:
         return self._heap[0][0] if self._heap else None
 
 
-class Timer:
+class Timer(Part):
     """Waits for the next due instance; it never touches the store.
 
     Args:
@@ -90,16 +98,10 @@ class Timer:
     """
 
     def __init__(self, state: NodeState, workers: Workers | Waiters) -> None:
-        self._clock = state.clock
+        super().__init__(state)
         self._workers = workers
         self._agenda = Agenda()
-        self.ticker = Ticker(
-            "timer",
-            self.tick,
-            interval=None,
-            clock=state.clock.base,
-            events=state.events,
-        )
+        self.ticker = state.ticker("timer", self.tick)
 
     def add(self, runs: Iterable[HeldRun]) -> None:
         """Hand these over when they are due; those that are due, at once."""
@@ -121,17 +123,102 @@ class Timer:
         return None if first is None else first - self._clock.now()
 
 
+_BATCH = 500
+_PAUSE = timedelta(seconds=1)
+# Where this is left to another node, which may not be able to.
+_LONG_PAUSE = timedelta(seconds=5)
+# While there is more than a look goes over, or others have locked what could go on.
+_SHORT_PAUSE = timedelta(milliseconds=100)
+
+
+class LockWaiters(Part):
+    """Lets what is parked go on soon after its slot is free, or end when it is due.
+
+    What this node has parked or ended is looked after at once, and whatever is parked
+    each second, for other nodes may have died, or parked beside an end. Where nodes
+    share the work, one of them does so each second, and the others more seldom.
+
+    Args:
+        state: What the node's parts share.
+
+    Attributes:
+        ticker: Lets it tick.
+    """
+
+    def __init__(self, state: NodeState) -> None:
+        super().__init__(state)
+        self._work_found = state.work_found
+        # Elapsed times at which there is something to look after.
+        self._expected: deque[timedelta] = deque()
+        self.ticker = state.ticker("slots", self.tick, self._lease)
+        state.slot_freed.connect(self.free)
+
+    def park(self, instances: Sequence[TaskInstance]) -> None:
+        """Look after what was parked here, when it is due."""
+        for each in instances:
+            self._events.tell(InstanceParked(**of_instance(each)))
+        self._expect(min(each.due_at for each in instances))
+
+    def free(self) -> None:
+        """Look after those that wait for a slot: here one was let go of."""
+        self._expect(self._clock.now())
+
+    def tick(self) -> timedelta:
+        """Have the store go over what is parked; answer how soon to do so again."""
+        self._events.begin()
+        elapsed = self._clock.elapsed()
+        # Before the store is asked: what is expected meanwhile needs another look.
+        for _ in range(len(self._expected)):
+            at = self._expected.popleft()
+            if at > elapsed:
+                self._expected.append(at)
+        found = self._store.review_parked(limit=_BATCH)
+        self._tell(found)
+        if found.unparked:
+            self._work_found()
+        pause = self._pause_after(found)
+        at = min(self._expected.copy(), default=elapsed + pause)
+        return max(ZERO, min(pause, at - elapsed))
+
+    def _pause_after(self, found: Reviewed) -> timedelta:
+        """How soon there may be something to do again."""
+        if found.skipped or found.replaced:
+            # They may have left their slots to others.
+            return ZERO
+        if not (found.more or found.parked):
+            # Sooner than that nothing lapses that another node has left behind.
+            return self._lease
+        # A node without a handler has no such loop.
+        if self._shares.is_first("slots", serves=True):
+            return _SHORT_PAUSE if found.more else _PAUSE
+        return _PAUSE if found.more else _LONG_PAUSE
+
+    def _expect(self, at: datetime) -> None:
+        wait = max(ZERO, at - self._clock.now())
+        self._expected.append(self._clock.elapsed() + wait)
+        self.ticker.wake()
+
+    def _tell(self, found: Reviewed) -> None:
+        for each in found.unparked:
+            self._events.tell(InstanceUnparked(**of_instance(each)))
+        for each in found.replaced:
+            self._events.tell(InstanceReplaced(**of_instance(each)))
+        for each in found.skipped:
+            assert each.skipped is not None
+            ids = of_skipped(each.definition, each.skipped)
+            self._events.tell(InstanceSkipped(**ids, late=False))
+
+
 LONGEST_BACKOFF = timedelta(seconds=1)
 """Instances that are due when the store comes back have waited long enough."""
 
-_BATCH = 500
 _SLACK = timedelta(milliseconds=20)
 _FAILED_AT_FIRST = timedelta(milliseconds=100)
 _FAILED_AT_MOST = timedelta(seconds=1)
 _MOST_ALONE = 10
 
 
-class StartQueue:
+class StartQueue(Part):
     """Holds what is claimed until it is due, and starts it shortly before.
 
     A start that is locked by another transaction, or fails alone, is left aside for a
@@ -141,10 +228,9 @@ class StartQueue:
         state: What the node's parts share.
         workers: Take what is due.
         admission: Looks once more at what was started.
-        lock_waiters: Looks after what was parked instead.
 
     Attributes:
-        tickers: Let it record starts, and wait for what is due.
+        tickers: Let it record starts, wait for what is due, and for slots.
     """
 
     def __init__(
@@ -153,34 +239,33 @@ class StartQueue:
         *,
         workers: Workers | Waiters,
         admission: Admission,
-        lock_waiters: LockWaiters,
     ) -> None:
-        self._state = state
-        self._store = state.store
-        self._clock = state.clock
-        self._held = state.held
+        super().__init__(state)
         self._admission = admission
         self._timer = Timer(state, workers)
-        self._lock_waiters = lock_waiters
-        self._ticker = Ticker(
-            "start queue",
-            self._tick,
-            interval=None,
-            clock=state.clock.base,
-            longest_backoff=LONGEST_BACKOFF,
-            events=state.events,
+        self._lock_waiters = LockWaiters(state)
+        self._ticker = state.ticker(
+            "start queue", self._tick, longest_backoff=LONGEST_BACKOFF
         )
-        self.tickers = [self._ticker, self._timer.ticker]
+        self.tickers = [
+            self._ticker,
+            self._timer.ticker,
+            self._lock_waiters.ticker,
+        ]
         self._unstarted = Agenda()
-        self._aside: RetryLater[HeldRun] = RetryLater(
-            at_first=_FAILED_AT_FIRST, at_most=_FAILED_AT_MOST
+        self._aside: RunsAside[HeldRun] = RunsAside(
+            state.clock,
+            self._events,
+            Write.START,
+            at_first=_FAILED_AT_FIRST,
+            at_most=_FAILED_AT_MOST,
+            tells_once=True,
         )
-        self._events = state.events.teller("running", bounded=True)
 
     @property
     def lead(self) -> timedelta:
         """How long before it is due an instance is to be started now."""
-        return self._state.pace.lead(len(self._unstarted))
+        return self._pace.lead(len(self._unstarted))
 
     def add(self, runs: Iterable[HeldRun]) -> None:
         """Take claimed runs, of which some may have been started by the claim."""
@@ -202,7 +287,7 @@ class StartQueue:
             self._start_due()
             self._start_aside()
         except BaseException:
-            self._state.contact.broke()
+            self._contact.broke()
             raise
         return self._next()
 
@@ -238,21 +323,14 @@ class StartQueue:
         claims = [run.claim for run in runs]
         written = write_each(claims, start, id_of=attrgetter("instance_id"))
         if written.done:
-            self._state.pace.took(self._clock.elapsed() - sent)
+            self._pace.took(self._clock.elapsed() - sent)
         started = {
             (each.id, each.attempt): each for done in written.done for each in done
         }
         found, parked = [], []
-        for run in runs:
-            id = run.instance.id
-            if id in written.busy:
-                self._leave_busy(run)
-                continue
-            if id in written.failed:
-                self._leave_failed(run, written.failed[id])
-                continue
+        for run in self._aside.leave_unwritten(runs, written):
             self._aside.forget(run)
-            instance = started.get((id, run.claim.attempt))
+            instance = started.get((run.instance.id, run.claim.attempt))
             if instance is None:
                 self._held.drop(run)
             elif instance.parked:
@@ -263,26 +341,6 @@ class StartQueue:
         if parked:
             self._lock_waiters.park(parked)
         self._timer.add(self._admission.admit_again(found))
-
-    def _leave_busy(self, run: HeldRun) -> None:
-        if self._aside.leave_busy(run, self._clock.elapsed()):
-            self._events.tell(
-                InstanceLocked(**of_instance(run.instance), write=Write.START)
-            )
-
-    def _leave_failed(self, run: HeldRun, error: Exception) -> None:
-        is_new = not self._aside.has_failed(run)
-        delay = self._aside.leave_failed(run, self._clock.elapsed())
-        if is_new:
-            self._events.tell(
-                InstanceUnrecorded(
-                    **of_instance(run.instance),
-                    write=Write.START,
-                    retry_in=delay,
-                    error=shown(error),
-                    exception=error,
-                )
-            )
 
     def _wait(self) -> timedelta | None:
         """How long until the first has to be started; None: there is none."""

@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import threading
 from dataclasses import replace
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from go_scheduler.clock import ZERO
+from go_scheduler.clock import ZERO, Clock, StoreClock
 from go_scheduler.events.event_bus import LOG_ALONE, Events
-from go_scheduler.running.capacity import Spares
 from go_scheduler.running.defaults import Defaults
-from go_scheduler.running.held import Held
+from go_scheduler.running.held import Held, Spares
 from go_scheduler.running.metrics import Metrics
 from go_scheduler.ticking.shares import Shares
-from go_scheduler.ticking.ticker import Pace
+from go_scheduler.ticking.ticker import Pace, Ticker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
-    from datetime import timedelta
     from uuid import UUID
 
-    from go_scheduler.clock import Clock, StoreClock
     from go_scheduler.settings import Settings
     from go_scheduler.stores.base import Store
 
@@ -175,7 +173,48 @@ class NodeState:
         self.slot_freed = Signal()
         self.work_found = Signal()
 
+    def ticker(
+        self,
+        name: str,
+        tick: Callable[[], timedelta | None],
+        interval: timedelta | None = None,
+        *,
+        longest_backoff: timedelta = timedelta(seconds=5),
+    ) -> Ticker:
+        """A loop of the node, as a ``Ticker`` has it."""
+        return Ticker(
+            name,
+            tick,
+            interval=interval,
+            clock=self.clock.base,
+            longest_backoff=longest_backoff,
+            events=self.events,
+        )
+
     def serve(self, queues: Iterable[str]) -> None:
         """Serve these queues from now on, and no others."""
         served = tuple(dict.fromkeys(queues))
         self.claimant = replace(self.claimant, queues=served)
+
+
+class Part:
+    """A part of a node, which has at hand what is shared.
+
+    Args:
+        state: What the node's parts share.
+    """
+
+    def __init__(self, state: NodeState) -> None:
+        self._state = state
+        self._store = state.store
+        self._clock = state.clock
+        self._lease = state.settings.lease
+        self._events = state.events.teller("running", bounded=True)
+        self._defaults = state.defaults
+        self._held = state.held
+        self._in_flight = state.in_flight
+        self._spares = state.spares
+        self._contact = state.contact
+        self._pace = state.pace
+        self._shares = state.shares
+        self._metrics = state.metrics

@@ -6,19 +6,30 @@ from datetime import timedelta
 from operator import attrgetter
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
-from go_scheduler.clock import ZERO
+from go_scheduler.clock import ZERO, StoreClock
 from go_scheduler.errors import StoreUnavailableError
+from go_scheduler.events import (
+    InstanceLocked,
+    InstanceUnrecorded,
+    Write,
+)
+from go_scheduler.events.event import of_instance
+from go_scheduler.formatting import shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence, Set
     from uuid import UUID
 
+    from go_scheduler.events.event_bus import Teller
+    from go_scheduler.models import TaskInstance
     from go_scheduler.stores import messages
 
 _BUSY_AT_FIRST = timedelta(milliseconds=100)
 _BUSY_AT_MOST = timedelta(seconds=1)
 # What is locked for less is nothing to speak of.
 _TELLING = 8 * _BUSY_AT_FIRST
+_FAILED_AT_FIRST = timedelta(seconds=1)
+_FAILED_AT_MOST = timedelta(seconds=10)
 
 Row = TypeVar("Row")
 
@@ -36,8 +47,8 @@ class RetryLater(Generic[Row]):
     def __init__(
         self,
         *,
-        at_first: timedelta = timedelta(seconds=1),
-        at_most: timedelta = timedelta(seconds=10),
+        at_first: timedelta = _FAILED_AT_FIRST,
+        at_most: timedelta = _FAILED_AT_MOST,
     ) -> None:
         self._at_first = at_first
         self._at_most = at_most
@@ -217,3 +228,71 @@ def write_each(
     answers = write_in_halves(records, write, fail)
     busy = {each for answer in answers for each in answer.busy}
     return Written([answer.done for answer in answers], busy, failed)
+
+
+class RunsAside(RetryLater[Row]):
+    """Writes of runs that are tried again later; what is put aside is told of.
+
+    Args:
+        clock: Measures elapsed time.
+        events: Told of what is locked for long, and of what fails.
+        write: What is written.
+        instance_of: The instance of a row.
+        at_first: As for ``RetryLater``.
+        at_most: Likewise.
+        tells_once: Whether what fails again is not told of.
+    """
+
+    def __init__(
+        self,
+        clock: StoreClock,
+        events: Teller,
+        write: Write,
+        *,
+        instance_of: Callable[[Row], TaskInstance] = attrgetter("instance"),
+        at_first: timedelta = _FAILED_AT_FIRST,
+        at_most: timedelta = _FAILED_AT_MOST,
+        tells_once: bool = False,
+    ) -> None:
+        super().__init__(at_first=at_first, at_most=at_most)
+        self._clock = clock
+        self._events = events
+        self._write = write
+        self._instance_of = instance_of
+        self._tells_once = tells_once
+
+    def leave_unwritten(
+        self, rows: Sequence[Row], written: Written[Done]
+    ) -> Sequence[Row]:
+        """Leave aside what was locked or has failed; answer the others."""
+        if not (written.busy or written.failed):
+            return rows
+        elapsed, others = self._clock.elapsed(), []
+        for row in rows:
+            id = self._instance_of(row).id
+            if id in written.busy:
+                self._leave_locked(row, elapsed)
+            elif id in written.failed:
+                self._leave_unrecorded(row, elapsed, written.failed[id])
+            else:
+                others.append(row)
+        return others
+
+    def _leave_locked(self, row: Row, elapsed: timedelta) -> None:
+        if self.leave_busy(row, elapsed):
+            ids = of_instance(self._instance_of(row))
+            self._events.tell(InstanceLocked(**ids, write=self._write))
+
+    def _leave_unrecorded(self, row: Row, elapsed: timedelta, error: Exception) -> None:
+        tells = not (self._tells_once and self.has_failed(row))
+        delay = self.leave_failed(row, elapsed)
+        if tells:
+            self._events.tell(
+                InstanceUnrecorded(
+                    **of_instance(self._instance_of(row)),
+                    write=self._write,
+                    retry_in=delay,
+                    error=shown(error),
+                    exception=error,
+                )
+            )

@@ -8,7 +8,7 @@ from collections import deque
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from go_scheduler.clock import ZERO, DrivingClock
+from go_scheduler.clock import ZERO, Clock, DrivingClock
 from go_scheduler.events import LoopFailed, LoopRecovered
 from go_scheduler.events.event_bus import LOG_ALONE, Events
 from go_scheduler.formatting import shown
@@ -16,7 +16,6 @@ from go_scheduler.formatting import shown
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from go_scheduler.clock import Clock
 
 _SAMPLES = 100
 _SHORTEST_LEAD = timedelta(milliseconds=20)

@@ -10,9 +10,9 @@ import random
 import socket
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cached_property
@@ -50,18 +50,14 @@ from go_scheduler.models import (
 )
 from go_scheduler.run import HandedOn, enter_run, leave_run, run_here
 from go_scheduler.running.defaults import GRACE
-from go_scheduler.running.outcomes import failure_of
+from go_scheduler.running.outcomes import Failure, failure_of
 from go_scheduler.running.remote_runs import result_text
 from go_scheduler.trace_context import joined
 from go_scheduler.triggers.on_demand import OnDemandTrigger
 
 if TYPE_CHECKING:
     import logging
-    from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
-    from contextlib import AbstractContextManager
     from types import TracebackType
-
-    from go_scheduler.running.outcomes import Failure
 
 
 def check_arguments(handler: object, max_workers: object, telemetry: object) -> None:

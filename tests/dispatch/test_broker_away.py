@@ -14,7 +14,7 @@ import trustme
 
 from go_scheduler import BusUnavailableError
 from go_scheduler.dispatch import KombuBus
-from go_scheduler.dispatch.kombu_bus.bus_by_kombu import (
+from go_scheduler.dispatch.kombu_bus import (
     ConfirmedOutlet,
     Waker,
     backoff,

@@ -44,7 +44,7 @@ ROWS, STEP, CHANGES = (
 DEFINITIONS, INSTANCES, TABLES = (
     f"stores/memory/{each}.py" for each in ("definitions", "instances", "tables")
 )
-RECOVERY = "running/recovery.py"
+RECOVERY, ARRIVALS = "running/recovery.py", "running/arrivals.py"
 
 OWNED = {
     RUNS: "t.id = x.id AND t.attempt = x.attempt",
@@ -94,19 +94,19 @@ MARKS: Mapping[tuple[str, str], Mark] = {
     ),
     ("claims", "asks"): Mark(
         "test_what_a_lost_answer_had_claimed_is_given_back_and_runs_once",
-        {RECOVERY: "unknown = self._list_unknown()"},
+        {ARRIVALS: "unknown = self._list_unknown()"},
     ),
     ("claims", "none begins"): Mark(
         "what_a_lost_answer_claimed_is_not_given_back",
-        {"running/claimer.py": "if self._unanswered.any: return 0"},
+        {"running/claimer.py": "if self._arrivals.are_unknown: return"},
     ),
     ("claims", "under way"): Mark(
         "test_what_runs_is_held_or_not_recorded_is_not_taken_for_lost",
-        {RECOVERY: "self._lost_at is None or self._state.in_flight.count"},
+        {ARRIVALS: "self._lost_at is None or self._in_flight.count"},
     ),
     ("claims", "may still come"): Mark(
         "test_what_a_store_claims_only_after_its_answer_was_lost_is_given_back_too",
-        {RECOVERY: "self._clock.elapsed() - self._lost_at >= _MAY_STILL_COME"},
+        {ARRIVALS: "self._clock.elapsed() - self._lost_at >= _MAY_STILL_COME"},
     ),
     ("claims", "deadline"): Mark(
         "test_a_lapsed_claim_is_left_alone_after_the_deadline",
@@ -118,7 +118,7 @@ MARKS: Mapping[tuple[str, str], Mark] = {
     ),
     ("claims", "by then"): Mark(
         "test_what_a_store_claims_only_after_its_answer_was_lost_is_given_back_too",
-        {RECOVERY: "# Before the list is asked for: what comes behind it"},
+        {ARRIVALS: "# Before the list is asked for: what comes behind it"},
     ),
     ("firing", "same next"): Mark(
         "test_a_firing_of_another_fire_time_changes_nothing", SAME_NEXT
@@ -201,7 +201,7 @@ MARKS: Mapping[tuple[str, str], Mark] = {
     ),
     ("exclusion", "sweep"): Mark(
         "test_one_of_several_goes_on_when_a_slot_is_free",
-        {"running/lock_waiters.py": "self._store.review_parked(limit=_BATCH)"},
+        {"running/start_queue.py": "self._store.review_parked(limit=_BATCH)"},
     ),
     ("exclusion", "own"): Mark(
         "test_a_delete_leaves_the_slot_to_who_has_it",

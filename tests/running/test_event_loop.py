@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from go_scheduler.running.calling.event_loop import OwnEventLoop
+from go_scheduler.running.calling.workers import OwnEventLoop
 from go_scheduler.running.held import HeldRun
 from go_scheduler.testing.builders import EXPIRE_AFTER
 from tests.conftest import instance

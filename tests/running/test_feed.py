@@ -103,11 +103,19 @@ def test_one_that_breaks_again_and_again_is_made_once_a_second(
 def test_what_was_given_up_as_it_was_handed_over_is_not_given_back(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def give_up(_: Calls, run: HeldRun) -> None:
-        assert run.settle()
+    begun: list[HeldRun] = []
+
+    def begin(calls: Calls, run: HeldRun) -> bool:
+        begun.append(run)
+        return really_begin(calls, run)
+
+    def give_up(*_: object) -> None:
+        assert begun[0].settle()
         raise ZeroDivisionError
 
-    monkeypatch.setattr(Calls, "_sent", give_up)
+    really_begin = Calls.begin
+    monkeypatch.setattr(Calls, "begin", begin)
+    monkeypatch.setattr(Own, "submit", give_up)
     node = world.node(handler, executor=Own(1))
     node.schedule(once(1))
     world.advance(2)

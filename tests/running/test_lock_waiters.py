@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from go_scheduler.clock import ZERO
-from go_scheduler.running.lock_waiters import LockWaiters
+from go_scheduler.running.start_queue import LockWaiters
 from go_scheduler.stores.memory.store import MemoryStore
 from go_scheduler.stores.messages import Announcement, Reviewed
 from go_scheduler.testing.builders import LEASE, OTHER_NODE

@@ -22,7 +22,6 @@ from go_scheduler.running.remote_runs import (
     Extending,
     Failing,
     RemoteRuns,
-    Reporting,
     Success,
 )
 from go_scheduler.testing.builders import (
@@ -137,7 +136,7 @@ def test_the_success_of_a_signed_claim_may_be_reported_again_when_it_is_deleted(
 
 def test_a_run_on_a_bus_without_a_timeout_is_not_read(house: House) -> None:
     run = running(house.store)
-    reporting = Reporting(
+    reporting = Extending(
         claim=claim_of(run), stage=Stage.ACCEPTED, worker="a", by=MINUTE, instance=run
     )
     house.asked()

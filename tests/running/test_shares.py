@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from go_scheduler.clock import ZERO
-from go_scheduler.running.capacity import PerNode, Spares
-from go_scheduler.running.held import Held, HeldRun
+from go_scheduler.running.admission import PerNode
+from go_scheduler.running.held import Held, HeldRun, Spares
 from go_scheduler.testing.builders import EXPIRE_AFTER, definition
 from tests.conftest import instance
 

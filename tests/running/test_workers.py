@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 from go_scheduler import HandlerRegistry, OnDemandTrigger, State, TaskDefinition
 from go_scheduler.events import InstanceFinished, ResultLost, RunHung, RunTimedOut
 from go_scheduler.run import run_here
-from go_scheduler.running.calling.event_loop import ApplicationLoop
-from go_scheduler.running.calling.workers import Workers
-from go_scheduler.running.direct_start import DirectStart
+from go_scheduler.running.calling.workers import ApplicationLoop, Workers
+from go_scheduler.running.claimer import Claimer
 from go_scheduler.running.result_writer import ResultWriter
 from go_scheduler.testing.builders import counts_by_state
 from tests.behaviour.house import HOUR, ThreadedWorld, World, once, wait_until
@@ -133,7 +132,7 @@ def test_where_another_takes_the_last_place_meanwhile_the_loops_run_it(
     wait_until(
         lambda: all(e.last_good is not None for e in node.health().loops.values())
     )
-    monkeypatch.setattr(DirectStart, "_begin", lambda *_: False)
+    monkeypatch.setattr(Claimer, "_begin", lambda *_: False)
     node.schedule(threaded.now())
     threaded.heard.wait(InstanceFinished)
     assert "put_definitions and start" not in threaded.faults.asked

@@ -26,9 +26,10 @@ from go_scheduler.cli.options import ExitCode
 from go_scheduler.clock import ZERO, StoreClock
 from go_scheduler.models import Outcome, Skipped
 from go_scheduler.running import outcomes
+from go_scheduler.running.arrivals import Arrivals
 from go_scheduler.running.calling.calls import Calls
-from go_scheduler.running.heartbeat import Renewals
-from go_scheduler.running.recovery import Takeover, Unanswered
+from go_scheduler.running.heartbeat import Heartbeat
+from go_scheduler.running.recovery import Presence
 from go_scheduler.simulation import Fault, FaultKind, simulate_faults
 from go_scheduler.simulation.faults import CALLS
 from go_scheduler.simulation.nodes import Node, _SeededStore
@@ -170,11 +171,11 @@ def a_call_does_not_look_at_the_lease(patch: pytest.MonkeyPatch) -> None:
 
 
 def nothing_is_renewed(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Renewals, "renew", lambda of, runs, *, every, lost: None)
+    patch.setattr(Heartbeat, "_renew", lambda of, runs, elapsed: None)
 
 
 def a_takeover_does_not_wait_after_an_outage(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Takeover, "lapsed", property(lambda of: ZERO))
+    patch.setattr(Presence, "lapsed", property(lambda of: ZERO))
 
 
 def a_claim_has_no_deadline(patch: pytest.MonkeyPatch) -> None:
@@ -189,7 +190,7 @@ def a_claim_has_no_deadline(patch: pytest.MonkeyPatch) -> None:
 
 
 def what_a_lost_answer_claimed_is_not_given_back(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Unanswered, "give_back", lambda of: False)
+    patch.setattr(Arrivals, "give_back_unknown", lambda of: False)
 
 
 def a_retry_is_lost(patch: pytest.MonkeyPatch) -> None:

@@ -21,7 +21,6 @@ from pydantic import (
     ValidationError,
     WithJsonSchema,
 )
-from pydantic.json_schema import models_json_schema
 from pydantic_core import PydanticCustomError
 
 from go_scheduler.checks import LONGEST
@@ -318,8 +317,6 @@ def _read_one(body: bytes) -> Status | ConfigurationError:
 
 
 FILE = "messages.schema.json"
-_DIALECT = "https://json-schema.org/draft/2020-12/schema"
-_SAYS = ("version", "action")
 
 
 def message_schema() -> dict[str, Any]:
@@ -331,25 +328,3 @@ def message_schema() -> dict[str, Any]:
     """
     found: dict[str, Any] = json.loads(files(__package__).joinpath(FILE).read_bytes())
     return found
-
-
-def made_schema() -> dict[str, Any]:
-    """The same, made of the messages as they are; a test compares it with the file."""
-    kinds = (Run, Cancel, Status)
-    _, made = models_json_schema([(each, "validation") for each in kinds])
-    definitions = made["$defs"]
-    for kind in kinds:
-        schema = definitions[kind.__name__]
-        required = {*schema["required"], *_SAYS} & kind.model_fields.keys()
-        schema["required"] = sorted(required)
-        for each in schema["properties"].values():
-            each.pop("title", None)
-    return {
-        "$schema": _DIALECT,
-        "title": "Messages of go_scheduler, version 1",
-        "oneOf": [
-            *({"$ref": f"#/$defs/{each.__name__}"} for each in kinds),
-            {"type": "array", "items": {"$ref": "#/$defs/Status"}, "minItems": 1},
-        ],
-        "$defs": definitions,
-    }

@@ -11,8 +11,8 @@ from pydantic import ConfigDict, Field, model_validator
 from pydantic.config import JsonDict
 
 from go_scheduler.handlers.job_types import MARK, JobType
+from go_scheduler.handlers.registry import task_id
 from go_scheduler.handlers.schema import Schema
-from go_scheduler.handlers.task import task_id
 from go_scheduler.http.bodies.body import (
     Answer,
     Body,

@@ -14,8 +14,8 @@ from urllib.parse import quote
 from go_scheduler.checks import check_name
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.handlers.job_types import MARK, JobType, JobTypes
+from go_scheduler.handlers.registry import task_id
 from go_scheduler.handlers.schema import Schema
-from go_scheduler.handlers.task import task_id
 from go_scheduler.http.problems import Problem, invalid
 from go_scheduler.json import NOTHING, freeze
 from go_scheduler.models import PAYLOAD_LIMIT
@@ -25,8 +25,7 @@ if TYPE_CHECKING:
 
     from go_scheduler.client import Client
     from go_scheduler.clock import Clock
-    from go_scheduler.handlers.registry import HandlerRegistry
-    from go_scheduler.handlers.task import Task
+    from go_scheduler.handlers.registry import HandlerRegistry, Task
     from go_scheduler.http.access.caller import Caller
     from go_scheduler.json import JSON
     from go_scheduler.models import TaskDefinition

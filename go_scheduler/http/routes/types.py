@@ -9,7 +9,7 @@ from fastapi import APIRouter, Path, Query, Response
 
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.handlers.job_types import MARK
-from go_scheduler.handlers.task import task_id
+from go_scheduler.handlers.registry import task_id
 from go_scheduler.http.access.authentication import JobReader, JobWriter
 from go_scheduler.http.access.caller import Caller
 from go_scheduler.http.bodies.body import PageQuery

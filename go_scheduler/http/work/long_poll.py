@@ -314,7 +314,7 @@ class Reported:
 
     def __init__(self, scheduler: Scheduler, threads: Executor) -> None:
         self._scheduler = scheduler
-        self._maker = scheduler._remote_runs_maker()
+        self._new_remote = scheduler._remote_runs_maker()
         self._extend = GatheredWrites[Extending, Extension](self._extend_all, threads)
         self._complete = GatheredWrites[Success, bool](self._complete_all, threads)
         self._fail = GatheredWrites[Failing, bool](self._fail_all, threads)
@@ -329,21 +329,21 @@ class Reported:
     def _extend_all(
         self, runs: Sequence[Extending]
     ) -> Sequence[Extension | StoreError]:
-        answers = self._maker.make().extend_all(runs)
+        answers = self._new_remote().extend_all(runs)
         # One that has timed out may run again at once.
         if Extension.LOST in answers:
             self._scheduler._look_at_all()
         return answers
 
     def _complete_all(self, runs: Sequence[Success]) -> Sequence[bool | StoreError]:
-        answers = self._maker.make().complete_all(runs)
+        answers = self._new_remote().complete_all(runs)
         ended = [run for run, it in zip(runs, answers, strict=True) if it is True]
         if any(lets_others_run(each) for each in ended):
             self._scheduler._look_at_all()
         return answers
 
     def _fail_all(self, runs: Sequence[Failing]) -> Sequence[bool | StoreError]:
-        answers = self._maker.make().fail_all(runs)
+        answers = self._new_remote().fail_all(runs)
         # They may run again at once.
         if True in answers:
             self._scheduler._look_at_all()

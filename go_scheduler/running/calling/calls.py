@@ -13,6 +13,7 @@ from go_scheduler.errors import ConfigurationError
 from go_scheduler.events import InstanceStarted
 from go_scheduler.events.event import of_instance
 from go_scheduler.handlers.registry import (
+    Handler,
     HandlerRegistry,
     async_test,
     find_handler,
@@ -20,27 +21,28 @@ from go_scheduler.handlers.registry import (
 )
 from go_scheduler.run import HandedOn, enter_run, leave_run
 from go_scheduler.running.calling.child import described_there
-from go_scheduler.running.calling.process_executor import check_sendable
+from go_scheduler.running.calling.process_executor import (
+    ProcessExecutor,
+    check_sendable,
+)
 from go_scheduler.running.intake import dropped
 from go_scheduler.running.outcomes import Failure, failure_of, not_run
+from go_scheduler.running.state import NodeState, Part
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from concurrent.futures import ProcessPoolExecutor
 
-    from go_scheduler.handlers.registry import Handler
     from go_scheduler.models import TaskInstance
-    from go_scheduler.running.calling.process_executor import ProcessExecutor
     from go_scheduler.running.held import HeldRun
     from go_scheduler.running.result_writer import ResultWriter
-    from go_scheduler.running.state import NodeState
 
 _MARGIN = timedelta(seconds=2)
 _FromProcess: TypeAlias = Failure | HandedOn | None
 _DIED = "a process of the pool died while it ran this"
 
 
-class Calls:
+class Calls(Part):
     """Calls a handler for one run at a time, here or in a process of a pool.
 
     Args:
@@ -52,12 +54,8 @@ class Calls:
     def __init__(
         self, state: NodeState, handler: Handler, writer: ResultWriter
     ) -> None:
-        self._state = state
+        super().__init__(state)
         self._handler = handler
-        self._clock = state.clock
-        self._held = state.held
-        self._spares = state.spares
-        self._defaults = state.defaults
         self._writer = writer
         self._events = state.events.teller("running")
         # Bound once: each run that is called keeps it.
@@ -133,31 +131,29 @@ class Calls:
         return result
 
     def call_in_process(
-        self, executor: ProcessPoolExecutor, run: HeldRun
+        self, executor: ProcessExecutor | ProcessPoolExecutor, run: HeldRun
     ) -> Future[_FromProcess] | None:
-        """Have the handler called in a process of a pool; None: it is not to be."""
-        if not self.begin(run):
-            return None
-        try:
-            sent = self._sent(run)
-            future = executor.submit(_call, sent, run.instance)
-        except Exception:
-            # Before it is let go of: what is in none of the two is taken for lost.
-            if run.settle() and not run.lost:
-                self._writer.release(run, "the process pool does not take it")
-            self._held.end(run)
-            raise
-        check = partial(check_sendable, sent, executor)
-        future.add_done_callback(partial(self._end_of_process, run, check))
-        return future
+        """Have the handler called in another process; None: it is not to be.
 
-    def call_in_own_process(
-        self, executor: ProcessExecutor, run: HeldRun
-    ) -> Future[_FromProcess]:
-        """Have the handler called in a process of ours, once there is one for it."""
-        begin = partial(self.begin, run)
-        sent = self._sent(run)
-        future = executor.submit_if(begin, _call, sent, run.instance)
+        One of ours begins the run once there is a process for it.
+        """
+        # No other handler that a registry has goes there.
+        sent = find_handler(self._handler, run.instance)
+        assert sent is not None
+        if isinstance(executor, ProcessExecutor):
+            begin = partial(self.begin, run)
+            future = executor.submit_if(begin, _call, sent, run.instance)
+        elif self.begin(run):
+            try:
+                future = executor.submit(_call, sent, run.instance)
+            except Exception:
+                # Before it is let go of: what is in none of the two is taken for lost.
+                if run.settle() and not run.lost:
+                    self._writer.release(run, "the process pool does not take it")
+                self._held.end(run)
+                raise
+        else:
+            return None
         check = partial(check_sendable, sent, executor)
         future.add_done_callback(partial(self._end_of_process, run, check))
         return future
@@ -174,7 +170,7 @@ class Calls:
         reason = dropped(run.instance, self._defaults, now=now)
         if reason is not None:
             if self._held.drop(run):
-                self._writer.refuse(run, not_run(run.instance, reason))
+                self._writer.refuse(run, not_run(run.instance, reason, now=now))
             return False
         if self._held.hung_runs and (refusal := self._spares.refusal(run.instance)):
             self._writer.give_back(run, refusal)
@@ -218,12 +214,6 @@ class Calls:
         if run.settle():
             self._writer.give_back_called(run, why)
             self._held.end(run)
-
-    def _sent(self, run: HeldRun) -> Handler:
-        """What goes to a process: no other handler that a registry has."""
-        sent = find_handler(self._handler, run.instance)
-        assert sent is not None
-        return sent
 
     def _end_of_process(
         self, run: HeldRun, check: Callable[[], None], future: Future[_FromProcess]

@@ -18,10 +18,11 @@ from go_scheduler.argument_hints import write_instead
 from go_scheduler.checks import check_type
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.formatting import shown
-from go_scheduler.handlers.registry import HandlerRegistry
+from go_scheduler.handlers.registry import Handler, HandlerRegistry
 from go_scheduler.running.calling.child import (
     ProcessError,
     Raised,
+    Returned,
     error_of,
     serve,
 )
@@ -31,9 +32,6 @@ if TYPE_CHECKING:
     from multiprocessing.connection import Connection
     from multiprocessing.context import ForkServerContext, SpawnContext
     from multiprocessing.process import BaseProcess
-
-    from go_scheduler.handlers.registry import Handler
-    from go_scheduler.running.calling.child import Returned
 
 
 def check_sendable(handler: Handler | None, executor: Executor | None) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from go_scheduler.handlers.registry import HandlerRegistry
 from go_scheduler.running.calling.calls import Calls
+from go_scheduler.running.state import NodeState, Part
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from go_scheduler.run import HandedOn
     from go_scheduler.running.held import HeldRun
     from go_scheduler.running.result_writer import ResultWriter
-    from go_scheduler.running.state import NodeState
 
 # So many instances are held before they are due for each that is waited for: others may
 # have waiters for more by then.
@@ -63,7 +63,7 @@ class _Line:
         self.room = 0
 
 
-class Waiters:
+class Waiters(Part):
     """Hand each run to one of the workers that wait for its queue.
 
     The one that has waited longest is first. One that takes several gets its second
@@ -78,10 +78,9 @@ class Waiters:
     trouble = None
 
     def __init__(self, state: NodeState, writer: ResultWriter) -> None:
+        super().__init__(state)
         # The registry is never asked: nothing is called here.
         self._calls = Calls(state, HandlerRegistry(), writer)
-        self._clock = state.clock
-        self._held = state.held
         self._writer = writer
         self._max_held = state.settings.max_held
         self._room_made = state.room_made

@@ -1,1 +1,0 @@
-"""The bus by kombu: RabbitMQ, and what else kombu speaks to."""
