@@ -15,16 +15,19 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from go_scheduler.checks import check_at_least, check_name
-from go_scheduler.dashboard.admission import read_form
-from go_scheduler.dashboard.forged_requests import (
+from go_scheduler.dashboard.request import PageRequest
+from go_scheduler.dashboard.sessions import (
     check_own_page,
     check_token,
     comes_from_elsewhere,
+    cookie_of,
+    forget,
+    keep,
+    kept_under,
     origin_of,
+    read_form,
 )
-from go_scheduler.dashboard.request import PageRequest
-from go_scheduler.dashboard.sessions import cookie_of, forget, keep, kept_under
-from go_scheduler.http.access.bearer import kept_of
+from go_scheduler.http.access.authentication import kept_of
 from go_scheduler.http.access.caller import Caller
 from go_scheduler.http.access.login import (
     LoginError,
@@ -32,7 +35,7 @@ from go_scheduler.http.access.login import (
     ProviderAwayError,
     plain,
 )
-from go_scheduler.http.access.rate_limits import Rate, Rates, network_of, too_many
+from go_scheduler.http.limits import Rate, Rates, network_of, too_many
 from go_scheduler.http.problems import Problem
 
 if TYPE_CHECKING:
@@ -42,7 +45,7 @@ if TYPE_CHECKING:
 
     from go_scheduler.clock import Clock
     from go_scheduler.dashboard.request import Context
-    from go_scheduler.http.access.bearer import BearerAccess
+    from go_scheduler.http.access.authentication import BearerAccess
     from go_scheduler.http.access.issuer import OidcIssuer, Tokens
 
 LASTS = timedelta(hours=8)
@@ -167,8 +170,15 @@ class CodeFlow:
         loop = asyncio.get_running_loop()
         try:
             return await loop.run_in_executor(self._threads, ask)
+        except ProviderAwayError as error:
+            raise Problem(
+                503,
+                "issuer-away",
+                "The issuer cannot be reached",
+                "it does not answer at the moment: try again later",
+            ) from error
         except LoginError as error:
-            raise _problem(error) from error
+            raise refused(str(error)) from error
 
     async def _caller(self, given: Mapping[str, Any], nonce: str) -> Caller:
         access, id_token = given.get("access_token"), given.get("id_token")
@@ -186,17 +196,6 @@ class CodeFlow:
 def refused(detail: str) -> Problem:
     """The error of a sign-in that has failed."""
     return Problem(400, "sign-in", "Nobody was signed in", f"{detail}: sign in again")
-
-
-def _problem(error: LoginError) -> Problem:
-    if isinstance(error, ProviderAwayError):
-        return Problem(
-            503,
-            "issuer-away",
-            "The issuer cannot be reached",
-            "it does not answer at the moment: try again later",
-        )
-    return refused(str(error))
 
 
 _RATE = Rate(per_second=5, burst=20)
@@ -445,7 +444,7 @@ def _here(request: Request) -> Context:
 
 
 def _login_methods(request: Request) -> LoginMethods:
-    login_methods = _here(request).admission.login_methods
+    login_methods = _here(request).login_methods
     if login_methods is None:
         raise Problem(404, "no-path", "Not Found", "nobody has to sign in here")
     return login_methods

@@ -14,18 +14,17 @@ from go_scheduler import MemoryStore, Scheduler
 from go_scheduler.clock import ZERO
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.events import RequestAllowed, RequestEvent, RequestRefused, hears
-from go_scheduler.http.access.authentication import OpenAccess
-from go_scheduler.http.access.bearer import (
+from go_scheduler.http.access.authentication import (
     ApiKey,
     ApiKeys,
     BearerAccess,
+    OpenAccess,
     is_key,
     new_key,
 )
 from go_scheduler.http.access.caller import SCOPES, Caller
 from go_scheduler.http.access.loopback import is_safe_url
-from go_scheduler.http.access.rate_limits import Rate, Rates, Waiting
-from go_scheduler.http.limits import Limits
+from go_scheduler.http.limits import Limits, Rate, Rates, Waiting
 from go_scheduler.http.problems import Problem
 from go_scheduler.testing.clock import START
 from tests.case_tables import json_table
