@@ -214,6 +214,7 @@ class _Request:
         self._scope = scope
         self._headers = Headers(scope=scope)
         self._open_ended = path_within(scope) in _OPEN_ENDED
+        self._to_answer = None if self._open_ended else limits.answer
         self._reading = _has_body(self._headers)
         self._size = 0
 
@@ -261,10 +262,6 @@ class _Request:
             title = "Content Too Large"
             return Problem(413, "too-large", title, detail, headers=CLOSE)
         return None
-
-    @property
-    def _to_answer(self) -> timedelta | None:
-        return None if self._open_ended else self._limits.answer
 
     def _allow(self, time: timedelta | None) -> None:
         if time is not None:

@@ -176,11 +176,6 @@ def new_key() -> NewKey:
     return NewKey(key=key, kept=f"{prefix}:{_digest(key)}")
 
 
-def is_key(token: str) -> bool:
-    """Whether a token begins like an API key, with ``gs_``."""
-    return token.startswith("gs_")
-
-
 def kept_of(token: str) -> str:
     """The hash of a key in the configuration; empty if it is no key."""
     match = _KEY.fullmatch(token)
@@ -344,7 +339,7 @@ class BearerAccess:
         token = token.strip(" ")
         if not _TOKEN.fullmatch(token):
             raise bad_credentials("what follows Bearer is neither a token nor a key")
-        if is_key(token):
+        if token.startswith("gs_"):
             return self.keys.caller_of(token)
         if self.tokens is None:
             raise bad_token("only API keys are taken here")
