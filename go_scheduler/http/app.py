@@ -252,7 +252,6 @@ def create_app(
         job_types=KnownTypes(scheduler, types, clock),
         jobs=jobs or JobDefaults(),
         work=work,
-        types=types,
         metrics=metrics,
     )
     # The middleware that is added last runs first.

@@ -258,16 +258,11 @@ async def stats(here: Here, caller: RunReader) -> StatsAnswer:
 
     For a restricted caller, only its instances are counted.
     """
-    client = here.client
+    client, restricted = here.client, is_restricted(caller)
     counts = await client.acounts_up_to(queues=caller.queues, owners=caller.owners)
-    if is_restricted(caller):
-        return StatsAnswer.counted(counts, nodes=None, workers=None)
-    nodes = await client.anodes()
-    return StatsAnswer.counted(
-        counts,
-        nodes=sum(1 for each in nodes if each.alive),
-        workers=None if here.work is None else here.work.waiting_workers,
-    )
+    nodes = None if restricted else sum(each.alive for each in await client.anodes())
+    workers = None if here.work is None or restricted else here.work.waiting_workers
+    return StatsAnswer.counted(counts, nodes=nodes, workers=workers)
 
 
 @router.get("/v1/nodes")
