@@ -411,7 +411,7 @@ def checked_configuration(
     file: Path | None, options: Mapping[str, tuple[str, object]] | None = None
 ) -> "Configuration":
     """The same, if a server can start with it."""
-    from go_scheduler.http.configuration.checking import check
+    from go_scheduler.http.configuration.loading import check
 
     settings = configuration(file, options)
     check(settings)

@@ -8,32 +8,30 @@ from urllib.parse import parse_qs
 from fastapi import Request
 from starlette import staticfiles
 from starlette.applications import Starlette
+from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.routing import Mount
 
 from go_scheduler.client import check_client
 from go_scheduler.clock import StoreClock, SystemClock
-from go_scheduler.dashboard import signing_in
-from go_scheduler.dashboard.admission import Admission, SecurityHeaders
+from go_scheduler.dashboard import pages, signing_in
 from go_scheduler.dashboard.live import Live
-from go_scheduler.dashboard.pages import PAGES
 from go_scheduler.dashboard.request import STATIC, Context, PageRequest, environment
 from go_scheduler.dashboard.sessions import Sessions
 from go_scheduler.dashboard.signing_in import SIGNED_OUT, LoginMethods, SignIn
 from go_scheduler.errors import ConfigurationError, GoSchedulerError
-from go_scheduler.http.access.authentication import Audit, OpenAccess
-from go_scheduler.http.access.bearer import BearerAccess
-from go_scheduler.http.access.refusals import checked_origins
+from go_scheduler.http.access.authentication import Audit, BearerAccess, OpenAccess
+from go_scheduler.http.access.loopback import checked_origins
 from go_scheduler.http.problems import Problem, Unexpected, of_error
 
 if TYPE_CHECKING:
     from starlette.responses import Response
-    from starlette.types import Scope
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
     from go_scheduler.client import Client
     from go_scheduler.clock import Clock
-    from go_scheduler.dashboard.admission import Authorize
+    from go_scheduler.dashboard.request import Authorize
     from go_scheduler.http.access.authentication import Access
     from go_scheduler.http.configuration.sections import Configuration
 
@@ -85,6 +83,48 @@ class StaticFiles(staticfiles.StaticFiles):
         is_versioned = "v" in parse_qs(scope["query_string"].decode("latin-1"))
         response.headers["Cache-Control"] = _FOREVER if is_versioned else _ASK
         return response
+
+
+_CONTENT_SECURITY_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self';"
+    " connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+_FEATURES = (
+    *("accelerometer", "camera", "display-capture", "geolocation", "gyroscope"),
+    *("magnetometer", "microphone", "midi", "payment", "publickey-credentials-get"),
+    *("screen-wake-lock", "usb"),
+)
+
+HEADERS = {
+    "Content-Security-Policy": _CONTENT_SECURITY_POLICY,
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": ", ".join(f"{each}=()" for each in _FEATURES),
+    # With no-referrer, browsers would send no origin with a form either.
+    "Referrer-Policy": "same-origin",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+}
+"""The headers of every answer."""
+
+
+class SecurityHeaders:
+    """Adds the security headers to every answer, and forbids caching by default."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a request."""
+
+        async def add(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                headers.update(HEADERS)
+                headers.setdefault("Cache-Control", "no-store")
+            await send(message)
+
+        await self._app(scope, receive, add)
 
 
 class Dashboard(Starlette):
@@ -159,7 +199,7 @@ def create_dashboard(
         routes=[
             Mount("/static", StaticFiles(), name="static"),
             *signing_in.ROUTES,
-            *(route for page in PAGES for route in page.ROUTES),
+            *pages.ROUTES,
         ],
         middleware=[Middleware(SecurityHeaders), Middleware(UnexpectedPage)],
         exception_handlers=dict.fromkeys(
@@ -171,7 +211,9 @@ def create_dashboard(
         clock=clock,
         store_clock=StoreClock(clock, lambda: client._ready().now()),
         origin=origin,
-        admission=Admission(access, authorize, login_methods),
+        access=access,
+        authorize=authorize,
+        login_methods=login_methods,
         sessions=Sessions(client, clock, lasts=sign_in.lasts),
         audit=Audit(client, clock),
         allows_changes=is_known if allow_changes is None else allow_changes,

@@ -168,12 +168,12 @@ class Live:
         return self._every * max(1, restricted)
 
     async def _events(self, kind: str, restriction: Restriction) -> AsyncGenerator[str]:
-        if (kind, restriction) not in self._readers:
+        reader = self._readers.get((kind, restriction))
+        if reader is None:
             look = partial(KINDS[kind], self._client, restriction)
-            self._readers[kind, restriction] = _Reader(look, self._pause)
-        reader = self._readers[kind, restriction]
+            reader = self._readers[kind, restriction] = _Reader(look, self._pause)
+        reader.viewers += 1
         stopping = asyncio.create_task(self._stopping.wait())
-        reader.enter()
         try:
             yield _BEGIN
             with suppress(TimeoutError):
@@ -184,7 +184,9 @@ class Live:
             yield _BEAT
         finally:
             stopping.cancel()
-            if reader.leave():
+            reader.viewers -= 1
+            if not reader.viewers:
+                reader.task.cancel()
                 self._readers.pop((kind, restriction), None)
 
 
@@ -216,23 +218,9 @@ class _Reader:
         self._look = look
         self._pause = pause
         self._changed = asyncio.Condition()
-        self._task: asyncio.Task[None] | None = None
         self.viewers = 0
         self.changes = 0
-
-    def enter(self) -> None:
-        """Add a viewer; the first one starts the polling."""
-        self.viewers += 1
-        if self._task is None:
-            self._task = asyncio.create_task(self._read())
-
-    def leave(self) -> bool:
-        """Remove a viewer. Returns whether it was the last, which ends the polling."""
-        self.viewers -= 1
-        if self.viewers or self._task is None:
-            return False
-        self._task.cancel()
-        return True
+        self.task = asyncio.create_task(self._read())
 
     async def after(self, seen: int) -> None:
         """Wait until there are more changes than this."""

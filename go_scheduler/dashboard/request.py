@@ -11,49 +11,51 @@ ROUTES = [
 from __future__ import annotations
 
 import hashlib
-import json
+import inspect
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias, TypedDict, TypeVar
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 from urllib.parse import quote, urlencode
 from uuid import UUID
 
+from fastapi import Request
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.datastructures import ImmutableMultiDict
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from go_scheduler.client import Client
-from go_scheduler.client.arguments import Page
 from go_scheduler.client.store_access import on_thread
 from go_scheduler.clock import Clock, StoreClock
-from go_scheduler.dashboard.admission import Admission, read_form
-from go_scheduler.dashboard.forged_requests import (
+from go_scheduler.dashboard.live import Live
+from go_scheduler.dashboard.sessions import (
+    Sessions,
     check_own_page,
     check_token,
     comes_from_elsewhere,
+    read_form,
 )
-from go_scheduler.dashboard.live import Live
-from go_scheduler.dashboard.sessions import Sessions
 from go_scheduler.dashboard.words import FILTERS
 from go_scheduler.formatting import shown
-from go_scheduler.http.access.authentication import Audit
-from go_scheduler.http.access.caller import Caller
+from go_scheduler.http.access.authentication import ANYBODY, Access, Audit, OpenAccess
+from go_scheduler.http.access.caller import SCOPES, Caller, is_restricted
+from go_scheduler.http.access.loopback import check_here
+from go_scheduler.http.bodies.body import if_given, read_object
 from go_scheduler.http.paths import path_from_outside, path_within
-from go_scheduler.http.problems import Problem, invalid
-from go_scheduler.http.routes.visibility import check_unrestricted, is_restricted
+from go_scheduler.http.problems import Problem, invalid, not_allowed
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Set
+    from collections.abc import Collection, Mapping
 
-    from fastapi import Request
-
-    from go_scheduler.dashboard.admission import Form
-    from go_scheduler.dashboard.sessions import Session
+    from go_scheduler.dashboard.sessions import Form, Session
+    from go_scheduler.dashboard.signing_in import LoginMethods  # noqa: TC004 # in a circle
     from go_scheduler.json import JSON
+
+Authorize: TypeAlias = Callable[[Request], Caller | Awaitable[Caller | None] | None]
+"""Returns the caller of a request, or None for someone who may see nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +67,9 @@ class Context:
         clock: Tells the time of sessions.
         store_clock: Tells the time of the store.
         origin: The origin of the dashboard in browsers; None: the requested host.
-        admission: Authenticates callers.
+        access: Authenticates callers as the HTTP API does.
+        authorize: Authenticates them instead, where the dashboard is mounted.
+        login_methods: How people sign in; None: nobody signs in here.
         sessions: The sessions of browsers.
         audit: Records who did what.
         allows_changes: Whether pages may change anything.
@@ -77,7 +81,9 @@ class Context:
     clock: Clock
     store_clock: StoreClock
     origin: str | None
-    admission: Admission
+    access: Access | None
+    authorize: Authorize | None
+    login_methods: LoginMethods | None
     sessions: Sessions
     audit: Audit
     allows_changes: bool
@@ -187,19 +193,7 @@ def json_object(given: Given, name: str) -> Mapping[str, JSON] | None:
     Raises:
         Problem: 422, it is no JSON object.
     """
-    found = text(given, name)
-    if found is None:
-        return None
-    try:
-        value = json.loads(found)
-    except (ValueError, RecursionError):
-        value = None
-    if not isinstance(value, dict):
-        example = '{"a": 1}'
-        raise invalid(
-            name, f"it must be a JSON object such as {example}, not {shown(found)}"
-        )
-    return value
+    return if_given(text(given, name), lambda it: read_object(name, it))
 
 
 PAGES = [
@@ -209,6 +203,7 @@ PAGES = [
     ("Instances", "/instances"),
 ]
 _NOBODY = Caller(subject="", scopes=frozenset())
+_ANYBODY = Caller(subject=ANYBODY, scopes=frozenset(SCOPES))
 
 
 class PageRequest:
@@ -388,9 +383,7 @@ def change(path: str, answer: Answer, *, needs: str) -> Route:
         try:
             visit = await _admitted(request, needs)
             if not here.allows_changes:
-                raise Problem(
-                    403, "read-only", "Not allowed", "this dashboard changes nothing"
-                )
+                raise not_allowed("read-only", "this dashboard changes nothing")
             visit.form = await read_form(request)
             check_token(request, visit.form, visit.token)
             response = await _answered(visit, answer)
@@ -411,12 +404,33 @@ async def _admitted(request: Request, *needs: str) -> PageRequest:
     """
     here: Context = request.app.state.context
     session = await here.sessions.of(request)
-    caller = await here.admission.caller_of(request, session)
+    caller = await _caller_of(request, session)
     request.state.caller, request.state.needed = caller, needs
     caller.check_scopes(*needs)
     await on_thread(here.store_clock.refresh, waits=True)
     token = await here.sessions.token(session, caller.subject)
     return PageRequest(request, caller, session, token)
+
+
+async def _caller_of(request: Request, session: Session) -> Caller:
+    here: Context = request.app.state.context
+    if here.authorize is not None:
+        found = here.authorize(request)
+        caller = await found if inspect.isawaitable(found) else found
+        if caller is None:
+            raise not_allowed("not-allowed", "you may see nothing here")
+        if not isinstance(caller, Caller):
+            raise TypeError(
+                "authorize must return a Caller or None, not a value of type"
+                f" {type(caller).__name__}"
+            )
+        return caller
+    if here.login_methods is not None:
+        return here.login_methods.caller_of(session.signed_in)
+    if here.access is None or isinstance(here.access, OpenAccess):
+        check_here(request)
+        return _ANYBODY
+    return await here.access.authenticate(request)
 
 
 async def _answered(visit: PageRequest, answer: Answer) -> Response:
@@ -426,96 +440,6 @@ async def _answered(visit: PageRequest, answer: Answer) -> Response:
     return response
 
 
-_Item = TypeVar("_Item")
-
-LISTED = 50
-"""The most items of a page of a list."""
-_ROUNDS = 4
-_PURPOSE = "cursor"
-_LASTS = timedelta(days=1)
-
-
-class Theirs(TypedDict):
-    """The filters of a list; None: no filter."""
-
-    queues: Set[str] | None
-    owners: Set[str] | None
-
-
-def theirs(caller: Caller) -> Theirs:
-    """The filters for what a caller may see."""
-    return {"queues": caller.queues, "owners": caller.owners}
-
-
-def sees_queues(caller: Caller) -> bool:
-    """Whether a caller may see counts of queues.
-
-    Such counts are of all owners together.
-    """
-    return caller.owners is None
-
-
-def sees_queue(caller: Caller, queue: str) -> bool:
-    """Whether a caller may see the counts of a queue."""
-    if not sees_queues(caller):
-        return False
-    return caller.queues is None or queue in caller.queues
-
-
 def sees_nodes(caller: Caller) -> bool:
     """Whether a caller may see nodes, which serve everybody's queues and names."""
     return "admin" in caller.scopes and not is_restricted(caller)
-
-
-def check_sees_nodes(caller: Caller) -> None:
-    """Refuse a caller who may not see nodes.
-
-    Raises:
-        Problem: 403.
-    """
-    caller.check_scopes("admin")
-    check_unrestricted(caller)
-
-
-async def full_page(
-    visit: PageRequest, read: Callable[[str | None, int], Awaitable[Page[_Item]]]
-) -> Page[_Item]:
-    """Read a full page of a list whose reads may return fewer items than requested.
-
-    Args:
-        visit: The request, with the cursor of the page.
-        read: Reads items after a cursor, up to a number.
-
-    Returns:
-        The items; there may be fewer, or none, though the list goes on.
-    """
-    found: list[_Item] = []
-    after = await _decrypted(visit)
-    for _ in range(_ROUNDS):
-        page = await read(after, LISTED - len(found))
-        found += page
-        after = page.next
-        if after is None or len(found) == LISTED:
-            break
-    return Page(found, next=await _encrypted(visit, after))
-
-
-async def _encrypted(visit: PageRequest, after: str | None) -> str | None:
-    """Encrypt the cursor of the next page: it may name instances of other owners."""
-    if after is None or not is_restricted(visit.caller):
-        return after
-    until = visit.here.clock.now() + _LASTS
-    cookies = await visit.here.sessions.cookies()
-    return cookies.encrypt(_PURPOSE, {"after": after}, until)
-
-
-async def _decrypted(visit: PageRequest) -> str | None:
-    after = visit.query.get("after") or None
-    if after is None or not is_restricted(visit.caller):
-        return after
-    cookies = await visit.here.sessions.cookies()
-    found = cookies.decrypt(_PURPOSE, after, visit.here.clock.now())
-    if found is None:
-        raise invalid("after", "it is no cursor of this list, or too old: begin again")
-    opened: str = found["after"]
-    return opened

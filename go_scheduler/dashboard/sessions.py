@@ -1,4 +1,4 @@
-"""Sessions of browsers, in encrypted cookies."""
+"""Sessions of browsers, in encrypted cookies, and the forms that they may send."""
 
 from __future__ import annotations
 
@@ -12,12 +12,14 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
+from urllib.parse import parse_qsl, urlsplit
 
 from cryptography.fernet import Fernet, InvalidToken
+from starlette.datastructures import ImmutableMultiDict
 
 from go_scheduler.client.store_access import on_thread
-from go_scheduler.dashboard.forged_requests import origin_of
-from go_scheduler.http.problems import Problem
+from go_scheduler.http.access.loopback import is_loopback
+from go_scheduler.http.problems import Problem, not_allowed
 
 if TYPE_CHECKING:
     from datetime import datetime, timedelta
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 
     from go_scheduler.client import Client
     from go_scheduler.clock import Clock
+    from go_scheduler.dashboard.request import Context
 
 SETTING = "dashboard.sessions"
 """The setting of the store with the key, which all servers share."""
@@ -240,3 +243,121 @@ class Sessions:
         if len(self._ended) > _MOST_ENDED:
             self._ended.popitem(last=False)
         forget(request, response, _COOKIE)
+
+
+_MEDIA_TYPE = "application/x-www-form-urlencoded"
+_MOST_BYTES = 256 * 1024
+_MOST_FIELDS = 100
+
+Form = ImmutableMultiDict[str, str]
+
+
+async def read_form(request: Request) -> Form:
+    """Read the fields of a form.
+
+    Raises:
+        Problem: 413, it is too large; 415 or 400, it is no form.
+    """
+    given = request.headers.get("content-type", "")
+    if given.partition(";")[0].strip().lower() != _MEDIA_TYPE:
+        raise Problem(415, "media-type", "Unsupported media type", "this takes a form")
+    body = bytearray()
+    async for part in request.stream():
+        body += part
+        if len(body) > _MOST_BYTES:
+            raise Problem(
+                413, "too-large", "Too large", f"a form has {_MOST_BYTES} bytes at most"
+            )
+    try:
+        fields = parse_qsl(
+            body.decode(),
+            keep_blank_values=True,
+            errors="strict",
+            max_num_fields=_MOST_FIELDS,
+        )
+    except ValueError:
+        raise Problem(
+            400, "malformed", "Bad Request", "the form cannot be read"
+        ) from None
+    return ImmutableMultiDict(fields)
+
+
+TOKEN = "csrf"
+"""The field that has the token of the page."""
+
+HEADER = "X-CSRF-Token"
+"""The header that may have the token instead."""
+
+
+def origin_of(request: Request) -> str:
+    """The origin of the dashboard, as the browser that sends a request has it.
+
+    Unless one is configured, it is the requested host, by https unless that is this
+    machine.
+    """
+    here: Context = request.app.state.context
+    if here.origin is not None:
+        return here.origin
+    # A proxy that ends TLS does not tell the server so. Nobody signs in without TLS.
+    host = request.headers.get("host", "")
+    try:
+        name = urlsplit(f"//{host}").hostname or ""
+    except ValueError:
+        name = ""
+    is_plain = request.scope["scheme"] == "http" and is_loopback(name)
+    return f"{'http' if is_plain else 'https'}://{host}"
+
+
+def check_own_page(request: Request) -> None:
+    """Refuse a request that no page of the dashboard has sent.
+
+    Raises:
+        Problem: 403, another site has sent it, or the browser does not say which.
+    """
+    origin = origin_of(request)
+    site = request.headers.get("sec-fetch-site")
+    sent = request.headers.getlist("origin")
+    if site is None:
+        # Older browsers send at least the origin with each POST.
+        is_own = [each.lower() for each in sent] == [origin.lower()]
+    else:
+        # The browser has compared the origins; a proxy may have changed the host.
+        is_own = site == "same-origin"
+    is_https = origin.startswith("https:")
+    if not is_own and is_https and sent == [f"http:{origin.partition(':')[2]}"]:
+        raise not_allowed(
+            "plain-http",
+            "changes and sign-ins are possible by https alone, or on the machine of the"
+            " dashboard",
+        )
+    if not is_own:
+        raise not_allowed(
+            "foreign-page",
+            f"it was not sent by a page of the dashboard at {origin}",
+        )
+
+
+def comes_from_elsewhere(request: Request) -> bool:
+    """Whether a link of another site leads here: browsers send no strict cookie."""
+    headers = request.headers
+    return (
+        headers.get("sec-fetch-mode") == "navigate"
+        and headers.get("sec-fetch-dest") == "document"
+        and headers.get("sec-fetch-site") in ("cross-site", "same-site")
+    )
+
+
+def check_token(request: Request, form: Form, token: str) -> None:
+    """Refuse a form that was made for another caller or another session.
+
+    Raises:
+        Problem: 403.
+    """
+    given = request.headers.get(HEADER) or form.get(TOKEN, "")
+    if not secrets.compare_digest(given.encode(), token.encode()):
+        raise Problem(
+            403,
+            "old-page",
+            "This page is too old",
+            "it was made for an earlier session: go back, reload it and try again",
+        )

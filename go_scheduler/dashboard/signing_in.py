@@ -15,16 +15,19 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from go_scheduler.checks import check_at_least, check_name
-from go_scheduler.dashboard.admission import read_form
-from go_scheduler.dashboard.forged_requests import (
+from go_scheduler.dashboard.request import PageRequest
+from go_scheduler.dashboard.sessions import (
     check_own_page,
     check_token,
     comes_from_elsewhere,
+    cookie_of,
+    forget,
+    keep,
+    kept_under,
     origin_of,
+    read_form,
 )
-from go_scheduler.dashboard.request import PageRequest
-from go_scheduler.dashboard.sessions import cookie_of, forget, keep, kept_under
-from go_scheduler.http.access.bearer import kept_of
+from go_scheduler.http.access.authentication import kept_of
 from go_scheduler.http.access.caller import Caller
 from go_scheduler.http.access.login import (
     LoginError,
@@ -32,17 +35,16 @@ from go_scheduler.http.access.login import (
     ProviderAwayError,
     plain,
 )
-from go_scheduler.http.access.rate_limits import Rate, Rates, network_of, too_many
+from go_scheduler.http.limits import Rate, Rates, network_of, too_many
 from go_scheduler.http.problems import Problem
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Awaitable, Callable, Mapping
 
     from fastapi import Request
 
     from go_scheduler.clock import Clock
-    from go_scheduler.dashboard.request import Context
-    from go_scheduler.http.access.bearer import BearerAccess
+    from go_scheduler.http.access.authentication import BearerAccess
     from go_scheduler.http.access.issuer import OidcIssuer, Tokens
 
 LASTS = timedelta(hours=8)
@@ -167,8 +169,15 @@ class CodeFlow:
         loop = asyncio.get_running_loop()
         try:
             return await loop.run_in_executor(self._threads, ask)
+        except ProviderAwayError as error:
+            raise Problem(
+                503,
+                "issuer-away",
+                "The issuer cannot be reached",
+                "it does not answer at the moment: try again later",
+            ) from error
         except LoginError as error:
-            raise _problem(error) from error
+            raise refused(str(error)) from error
 
     async def _caller(self, given: Mapping[str, Any], nonce: str) -> Caller:
         access, id_token = given.get("access_token"), given.get("id_token")
@@ -186,17 +195,6 @@ class CodeFlow:
 def refused(detail: str) -> Problem:
     """The error of a sign-in that has failed."""
     return Problem(400, "sign-in", "Nobody was signed in", f"{detail}: sign in again")
-
-
-def _problem(error: LoginError) -> Problem:
-    if isinstance(error, ProviderAwayError):
-        return Problem(
-            503,
-            "issuer-away",
-            "The issuer cannot be reached",
-            "it does not answer at the moment: try again later",
-        )
-    return refused(str(error))
 
 
 _RATE = Rate(per_second=5, burst=20)
@@ -222,6 +220,16 @@ class LoginMethods:
             self.code_flow = CodeFlow(
                 issuer, tokens, sign_in=sign_in, client_id=client_id
             )
+
+    def flow(self) -> CodeFlow:
+        """How people sign in at the issuer.
+
+        Raises:
+            Problem: 404, they do not.
+        """
+        if self.code_flow is None:
+            raise Problem(404, "no-path", "Not Found", "people sign in by a key here")
+        return self.code_flow
 
     def count(self, request: Request) -> None:
         """Apply the rate limit to an attempt.
@@ -301,42 +309,40 @@ _TAKES = timedelta(minutes=10)
 _MOST_BEGUN = 4
 
 
-async def show(request: Request) -> Response:
+async def show(visit: PageRequest, methods: LoginMethods) -> Response:
     """The page where somebody signs in."""
-    _login_methods(request)
-    if comes_from_elsewhere(request):
+    if comes_from_elsewhere(visit.request):
         # No session comes with such a request, and a new one would replace it.
-        return PageRequest(request).onward()
-    return await _show(request, request.query_params.get("next", "/"))
+        return visit.onward()
+    return await _show(visit, methods, visit.query.get("next", "/"))
 
 
-async def by_key(request: Request) -> Response:
+async def by_key(visit: PageRequest, methods: LoginMethods) -> Response:
     """Sign in by an API key."""
-    login_methods, here = _login_methods(request), _here(request)
+    request, here = visit.request, visit.here
     check_own_page(request)
-    login_methods.count(request)
+    methods.count(request)
     form = await read_form(request)
     session = await here.sessions.of(request)
     check_token(request, form, await here.sessions.token(session))
+    to = form.get("next", "/")
     try:
-        caller, signed_in = login_methods.known_by_key(form.get("key", "").strip())
+        caller, signed_in = methods.known_by_key(form.get("key", "").strip())
     except Problem as problem:
         here.audit.refused(request, problem.status, problem.detail)
-        return await _show(request, form.get("next", "/"), "There is no such key.")
-    visit = PageRequest(request)
-    to = path_to_return_to(form.get("next", "/"))
-    response = visit.send_to(visit.outside(to))
-    await _let_in(request, response, caller, signed_in)
+        return await _show(visit, methods, to, "There is no such key.")
+    response = visit.send_to(visit.outside(path_to_return_to(to)))
+    await _let_in(visit, response, caller, signed_in)
     return response
 
 
-async def begin(request: Request) -> Response:
+async def begin(visit: PageRequest, methods: LoginMethods) -> Response:
     """Redirect to the issuer."""
-    here, flow = _here(request), _code_flow(request)
-    _login_methods(request).count(request)
-    url, kept = await flow.begin(_back(request))
+    request, here, flow = visit.request, visit.here, methods.flow()
+    methods.count(request)
+    url, kept = await flow.begin(_back(visit))
     until = here.clock.now() + _TAKES
-    to = path_to_return_to(request.query_params.get("next", "/"))
+    to = path_to_return_to(visit.query.get("next", "/"))
     cookies = await here.sessions.cookies()
     value = cookies.encrypt(_PURPOSE, {**kept, "next": to}, until)
     response = RedirectResponse(url, 303)
@@ -349,79 +355,94 @@ async def begin(request: Request) -> Response:
     return response
 
 
-async def end(request: Request) -> Response:
+async def end(visit: PageRequest, methods: LoginMethods) -> Response:
     """Sign in a browser that comes back from the issuer."""
-    login_methods, here = _login_methods(request), _here(request)
-    flow = _code_flow(request)
-    login_methods.count(request)
+    request, here, flow = visit.request, visit.here, methods.flow()
+    methods.count(request)
     cookies = await here.sessions.cookies()
-    name = _begun(request.query_params.get("state", ""))
+    name = _begun(visit.query.get("state", ""))
     kept = cookies.decrypt(_PURPOSE, cookie_of(request, name), here.clock.now())
     if kept is None:
-        return await _not_begun(request)
+        return await _not_begun(visit, methods)
     try:
-        caller = await flow.end(request.query_params, kept, _back(request))
+        caller = await flow.end(visit.query, kept, _back(visit))
     except Problem as problem:
         here.audit.refused(request, problem.status, problem.detail)
         raise
     # Browsers send a strict cookie only with requests that our own page leads to.
-    response = PageRequest(request).onward(kept["next"])
+    response = visit.onward(kept["next"])
     forget(request, response, name)
-    await _let_in(request, response, caller, login_methods.known_at_issuer(caller))
+    await _let_in(visit, response, caller, methods.known_at_issuer(caller))
     return response
 
 
-async def sign_out(request: Request) -> Response:
+async def sign_out(visit: PageRequest, methods: LoginMethods) -> Response:
     """End a session."""
-    login_methods, here = _login_methods(request), _here(request)
+    request, sessions = visit.request, visit.here.sessions
     check_own_page(request)
-    session = await here.sessions.of(request)
-    caller = login_methods.caller_of(session.signed_in)
-    token = await here.sessions.token(session, caller.subject)
+    session = await sessions.of(request)
+    caller = methods.caller_of(session.signed_in)
+    token = await sessions.token(session, caller.subject)
     check_token(request, await read_form(request), token)
-    response = PageRequest(request).go("/login")
-    here.sessions.end(session, request, response)
+    response = visit.go("/login")
+    sessions.end(session, request, response)
     return response
+
+
+def _route(
+    path: str,
+    answer: Callable[[PageRequest, LoginMethods], Awaitable[Response]],
+    method: str = "GET",
+) -> Route:
+    async def endpoint(request: Request) -> Response:
+        visit = PageRequest(request)
+        methods = visit.here.login_methods
+        if methods is None:
+            raise Problem(404, "no-path", "Not Found", "nobody has to sign in here")
+        return await answer(visit, methods)
+
+    return Route(path, endpoint, methods=[method])
 
 
 ROUTES = [
-    Route("/login", show, methods=["GET"]),
-    Route("/login", by_key, methods=["POST"]),
-    Route("/login/issuer", begin, methods=["GET"]),
-    Route(BACK, end, methods=["GET"]),
-    Route("/logout", sign_out, methods=["POST"]),
+    _route("/login", show),
+    _route("/login", by_key, "POST"),
+    _route("/login/issuer", begin),
+    _route(BACK, end),
+    _route("/logout", sign_out, "POST"),
 ]
 
 
-async def _show(request: Request, to: str, wrong: str = "") -> Response:
-    here, login_methods = _here(request), _login_methods(request)
-    session = await here.sessions.of(request)
-    token = await here.sessions.token(session)
-    visit = PageRequest(request, session=session, token=token)
+async def _show(
+    visit: PageRequest, methods: LoginMethods, to: str, wrong: str = ""
+) -> Response:
+    sessions = visit.here.sessions
+    session = visit.session = await sessions.of(visit.request)
+    visit.token = await sessions.token(session)
     response = visit.show(
         "login.html",
         status=401 if wrong else 200,
         next=path_to_return_to(to),
-        takes_keys=login_methods.takes_keys,
-        has_issuer=login_methods.code_flow is not None,
+        takes_keys=methods.takes_keys,
+        has_issuer=methods.code_flow is not None,
         wrong=wrong,
     )
     if session.is_new:
-        await here.sessions.keep(session, request, response)
+        await sessions.keep(session, visit.request, response)
     return response
 
 
-async def _not_begun(request: Request) -> Response:
+async def _not_begun(visit: PageRequest, methods: LoginMethods) -> Response:
     """Answer a sign-in that has expired, or that this browser never began."""
-    if comes_from_elsewhere(request):
+    if comes_from_elsewhere(visit.request):
         # No session comes with such a request.
-        return PageRequest(request).onward()
-    session = await _here(request).sessions.of(request)
+        return visit.onward()
+    session = await visit.here.sessions.of(visit.request)
     try:
-        _login_methods(request).caller_of(session.signed_in)
+        methods.caller_of(session.signed_in)
     except Problem:
         raise refused("it took too long, or began in another browser") from None
-    return PageRequest(request).go("/")
+    return visit.go("/")
 
 
 def _begun(state: str) -> str:
@@ -430,36 +451,17 @@ def _begun(state: str) -> str:
 
 
 async def _let_in(
-    request: Request, response: Response, caller: Caller, signed_in: Mapping[str, Any]
+    visit: PageRequest, response: Response, caller: Caller, signed_in: Mapping[str, Any]
 ) -> None:
     """Begin a new session for a caller, in place of the one they had."""
-    here = _here(request)
+    here, request = visit.here, visit.request
     await here.sessions.keep(here.sessions.begin(signed_in), request, response)
     request.state.caller = caller
     here.audit.answered(request, response.status_code)
 
 
-def _here(request: Request) -> Context:
-    here: Context = request.app.state.context
-    return here
-
-
-def _login_methods(request: Request) -> LoginMethods:
-    login_methods = _here(request).admission.login_methods
-    if login_methods is None:
-        raise Problem(404, "no-path", "Not Found", "nobody has to sign in here")
-    return login_methods
-
-
-def _code_flow(request: Request) -> CodeFlow:
-    flow = _login_methods(request).code_flow
-    if flow is None:
-        raise Problem(404, "no-path", "Not Found", "people sign in by a key here")
-    return flow
-
-
-def _back(request: Request) -> str:
-    return origin_of(request) + PageRequest(request).link(BACK)
+def _back(visit: PageRequest) -> str:
+    return origin_of(visit.request) + visit.link(BACK)
 
 
 def path_to_return_to(given: str) -> str:

@@ -122,10 +122,9 @@ class Window:
         middle = self.start + self.length / 2
         return Window(start=middle - _ZOOMS[zoom][0] / 2, zoom=zoom)
 
-    def parts(self, number: int) -> list[tuple[datetime, datetime]]:
-        """So many parts of equal length."""
-        bounds = [self.start + self.length * i / number for i in range(number + 1)]
-        return list(pairwise(bounds))
+    def bounds(self, number: int) -> list[datetime]:
+        """The bounds of so many parts of equal length, both ends included."""
+        return [self.start + self.length * i / number for i in range(number + 1)]
 
     def ticks(self) -> list[Tick]:
         """The ticks of its axis, at round times of UTC."""
@@ -276,8 +275,7 @@ def planned_mark(time: PreviewedTime, window: Window) -> Mark:
 
 def heap_of(
     window: Window,
-    since: datetime,
-    until: datetime,
+    span: tuple[datetime, datetime],
     *,
     fired: Mapping[State, int],
     planned: int,
@@ -287,8 +285,7 @@ def heap_of(
 
     Args:
         window: The window.
-        since: When the part begins.
-        until: When it ends.
+        span: When the part begins, and when it ends.
         fired: Number of instances by state, up to one more than ``most``.
         planned: Number of planned fire times, likewise.
         most: The largest number that is shown.
@@ -299,12 +296,12 @@ def heap_of(
         counts[largest] -= total - most
     if planned:
         counts[PLANNED] = min(planned, most)
-    start = window.share(since)
+    start, end = map(window.share, span)
     return Heap(
-        since=since,
-        until=until,
+        since=span[0],
+        until=span[1],
         start=start,
-        width=window.share(until) - start,
+        width=end - start,
         counts=counts,
         more=total > most or planned > most,
     )
@@ -455,23 +452,14 @@ def _others(
 def _heaps(
     client: Client, definition: TaskDefinition, window: Window, number: int
 ) -> list[Heap]:
-    found = []
-    spans = window.parts(number)
-    bounds = [window.start, *(until for _, until in spans)]
-    counted = client.count_fired(definition.id, bounds, most=MOST_COUNTED + 1)
+    bounds = window.bounds(number)
+    spans = list(pairwise(bounds))
+    fired = client.count_fired(definition.id, bounds, most=MOST_COUNTED + 1)
     planned = _planned(definition, spans, MOST_COUNTED + 1)
-    for (since, until), fired, coming in zip(spans, counted, planned, strict=True):
-        found.append(
-            heap_of(
-                window,
-                since,
-                until,
-                fired=fired,
-                planned=len(coming),
-                most=MOST_COUNTED,
-            )
-        )
-    return found
+    return [
+        heap_of(window, span, fired=made, planned=len(coming), most=MOST_COUNTED)
+        for span, made, coming in zip(spans, fired, planned, strict=True)
+    ]
 
 
 def _planned_heaps(
@@ -481,15 +469,13 @@ def _planned_heaps(
     times = [each.at for each in planned]
     if all((b - a) / window.length >= NEAREST for a, b in pairwise(times)):
         return []
-    found = []
-    for since, until in window.parts(number):
-        count = sum(since <= each < until for each in times)
-        if count:
-            heap = heap_of(
-                window, since, until, fired={}, planned=count, most=MOST_MARKS
-            )
-            found.append(heap)
-    return found
+    spans = list(pairwise(window.bounds(number)))
+    counts = [sum(since <= each < until for each in times) for since, until in spans]
+    return [
+        heap_of(window, span, fired={}, planned=count, most=MOST_MARKS)
+        for span, count in zip(spans, counts, strict=True)
+        if count
+    ]
 
 
 def _planned(

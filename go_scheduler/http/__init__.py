@@ -5,8 +5,12 @@ import typing
 from go_scheduler import lazy_imports as _on_demand
 
 if typing.TYPE_CHECKING:
-    from go_scheduler.http.access.authentication import OpenAccess
-    from go_scheduler.http.access.bearer import ApiKey, BearerAccess, new_key
+    from go_scheduler.http.access.authentication import (
+        ApiKey,
+        BearerAccess,
+        OpenAccess,
+        new_key,
+    )
     from go_scheduler.http.access.caller import Caller
     from go_scheduler.http.access.issuer import OidcIssuer
     from go_scheduler.http.app import create_app
@@ -20,8 +24,8 @@ else:
     __getattr__, __dir__ = _on_demand.on_demand(
         __name__,
         {
-            "ApiKey": "access.bearer",
-            "BearerAccess": "access.bearer",
+            "ApiKey": "access.authentication",
+            "BearerAccess": "access.authentication",
             "Caller": "access.caller",
             "LongPoll": "work.long_poll",
             "JobDefaults": "jobs.jitter",
@@ -29,7 +33,7 @@ else:
             "OidcIssuer": "access.issuer",
             "OpenAccess": "access.authentication",
             "create_app": "app",
-            "new_key": "access.bearer",
+            "new_key": "access.authentication",
             "serve": "serving",
             "tell_progress": "worker",
             "Work": "worker",

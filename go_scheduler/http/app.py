@@ -13,16 +13,16 @@ from fastapi.dependencies import utils
 from fastapi.openapi.utils import get_fields_from_routes
 from fastapi.routing import APIRoute
 from pydantic import BaseModel, Field
+from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import RedirectResponse
 
 from go_scheduler.client import check_client
 from go_scheduler.clock import SystemClock
 from go_scheduler.http.access.authentication import Allowed, Authentication, OpenAccess
-from go_scheduler.http.access.refusals import allow_origins
 from go_scheduler.http.context import Context, Readiness
 from go_scheduler.http.jobs.jitter import JobDefaults
 from go_scheduler.http.jobs.known_types import KnownTypes
-from go_scheduler.http.limits import Limited, Limits, MediaTypes, Threads
+from go_scheduler.http.limits import Limited, Limits, Threads
 from go_scheduler.http.paths import path_within
 from go_scheduler.http.problems import MEDIA_TYPE, Problem, answer_problems
 from go_scheduler.http.routes import definitions, system
@@ -32,7 +32,7 @@ from go_scheduler.http.routes import work as work_routes
 from go_scheduler.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+    from collections.abc import AsyncIterator, Iterator
 
     from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -44,6 +44,9 @@ if TYPE_CHECKING:
     from go_scheduler.telemetry.figures import Gathering
 
 
+# What pages of other sites may send, and read (CORS).
+_HEADERS_SENT = ("Authorization", "Content-Type", "If-Match", "If-None-Match")
+_HEADERS_READ = ("ETag", "Location", "Retry-After", "WWW-Authenticate")
 _ALWAYS = (401, 403, 404, 429, 431, 500, 503)
 _WITH_BODY = (400, 408, 413, 415, 422)
 _CONFLICTS = {"post", "put", "patch", "delete"}
@@ -66,29 +69,22 @@ class ProblemBody(BaseModel):
     errors: list[FieldProblem] | None = None
 
 
-def describe(app: FastAPI, routes: Sequence[APIRoute]) -> None:
-    """Add the scopes and problems of each route to an application's description.
+class _Application(FastAPI):
+    """An application whose description has the scopes and problems of each route."""
 
-    Args:
-        app: The application.
-        routes: Its routes.
-    """
-    generate = app.openapi
-
-    def openapi() -> dict[str, Any]:
-        if app.openapi_schema is None:
-            described = generate()
-            _add_scopes(described, routes)
+    def openapi(self) -> dict[str, Any]:
+        """The description."""
+        if self.openapi_schema is None:
+            described = super().openapi()
+            _add_scopes(described)
             _add_problems(described)
-        assert app.openapi_schema is not None
-        return app.openapi_schema
-
-    app.openapi = openapi  # type: ignore[method-assign]
+            self.openapi_schema = described
+        return self.openapi_schema
 
 
-def _add_scopes(described: dict[str, Any], routes: Sequence[APIRoute]) -> None:
+def _add_scopes(described: dict[str, Any]) -> None:
     """Name the scopes of each route, which older versions of FastAPI leave out."""
-    for route in routes:
+    for route in _ROUTES:
         for needed in route.dependant.dependencies:
             if isinstance(needed.call, Allowed):
                 security = {needed.call.scheme_name: [*needed.call.scopes]}
@@ -190,6 +186,13 @@ _ROUTERS = (
     system.login,
     system.router,
 )
+_ROUTES = [
+    route
+    for each in _ROUTERS
+    for route in each.routes
+    if isinstance(route, APIRoute) and route.include_in_schema
+]
+"""The routes that are described."""
 
 
 def create_app(
@@ -229,7 +232,7 @@ def create_app(
     """
     check_client("scheduler", scheduler)
     limits, clock = limits or Limits(), clock or SystemClock()
-    app = FastAPI(
+    app = _Application(
         title="go_scheduler",
         version=__version__,
         lifespan=_lifespan,
@@ -249,29 +252,27 @@ def create_app(
         job_types=KnownTypes(scheduler, types, clock),
         jobs=jobs or JobDefaults(),
         work=work,
-        types=types,
         metrics=metrics,
     )
     # The middleware that is added last runs first.
-    app.add_middleware(MediaTypes)
     app.add_middleware(Authentication, context=context)
     answer_problems(app)
-    allow_origins(app, context.access.origins)
+    if context.access.origins:
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=sorted(context.access.origins),
+            allow_methods=("GET", "POST", "PUT", "PATCH", "DELETE"),
+            allow_headers=_HEADERS_SENT,
+            expose_headers=_HEADERS_READ,
+        )
     app.add_middleware(Limited, limits=limits, threads=context.threads)
     for each in _ROUTERS:
         app.include_router(each)
-    routes = [
-        route
-        for each in _ROUTERS
-        for route in each.routes
-        if isinstance(route, APIRoute) and route.include_in_schema
-    ]
-    _make_routes(app, routes)
-    describe(app, routes)
+    _make_routes(app)
     return app
 
 
-def _make_routes(app: FastAPI, described: Iterable[APIRoute]) -> None:
+def _make_routes(app: FastAPI) -> None:
     """Build the routes now; FastAPI would build them at the first request.
 
     That request would wait. Two applications on threads of one process might also
@@ -283,7 +284,7 @@ def _make_routes(app: FastAPI, described: Iterable[APIRoute]) -> None:
         warnings.filterwarnings("ignore", "The 'alias' attribute", UserWarning)
         get_fields_from_routes(app.routes)
         make_fields = getattr(utils, "get_cached_model_fields", lambda _: None)
-        bodies = chain.from_iterable(each.dependant.body_params for each in described)
+        bodies = chain.from_iterable(each.dependant.body_params for each in _ROUTES)
         for kind in (each.field_info.annotation for each in bodies):
             if isinstance(kind, type) and issubclass(kind, BaseModel):
                 make_fields(kind)

@@ -11,7 +11,6 @@ from fastapi import Depends, Request
 
 from go_scheduler.client import Client
 from go_scheduler.clock import Clock
-from go_scheduler.handlers.registry import HandlerRegistry
 from go_scheduler.http.access.authentication import Access
 from go_scheduler.http.jobs.jitter import JobDefaults
 from go_scheduler.http.jobs.known_types import KnownTypes
@@ -63,7 +62,6 @@ class Context:
         threads: The threads on which calls wait for the store.
         readiness: Checks that the store answers.
         work: Hands work to workers elsewhere; None: none is handed out.
-        types: The types of jobs that the server runs itself; None: it runs none.
         job_types: The known types: of the server, and in the store.
         jobs: The defaults of jobs.
         metrics: The counts of the nodes of this process; None: they are not shown.
@@ -78,7 +76,6 @@ class Context:
     job_types: KnownTypes
     jobs: JobDefaults
     work: LongPoll | None = None
-    types: HandlerRegistry | None = None
     metrics: Gathering | None = None
 
 

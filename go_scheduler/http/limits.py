@@ -1,23 +1,27 @@
-"""Limits of a request: threads, headers, the body, and time."""
+"""Limits: of a request, of the calls of a caller, and of the workers that wait."""
 
 from __future__ import annotations
 
 import asyncio
+import math
 import re
 import threading
+from collections import Counter, OrderedDict
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, ParamSpec, TypeVar
+from functools import lru_cache
+from ipaddress import ip_address, ip_network
+from typing import TYPE_CHECKING, NamedTuple, ParamSpec, TypeVar
 
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 
 from go_scheduler.client.scheduling import WARNS
 from go_scheduler.client.store_access import CARRIED, THREADS
-from go_scheduler.errors import StoreUnavailableError
-from go_scheduler.http.access.rate_limits import Rate
-from go_scheduler.http.access.refusals import wrong_type
+from go_scheduler.clock import ZERO
+from go_scheduler.errors import ConfigurationError, StoreUnavailableError
 from go_scheduler.http.paths import path_within
 from go_scheduler.http.problems import (
     CLOSE,
@@ -25,15 +29,17 @@ from go_scheduler.http.problems import (
     headers_too_large,
     store_away,
     too_slow,
+    wrong_type,
 )
 from go_scheduler.trace_context import TRACESTATE_LIMIT, joined
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
     from go_scheduler.clock import Clock
+    from go_scheduler.http.access.caller import Caller
 
 
 _P = ParamSpec("_P")
@@ -116,6 +122,30 @@ _WITH_BODY = ("POST", "PUT", "PATCH")
 _OPEN_ENDED = {"/v1/jobs/import": _LINES, "/v1/work": _JSON}
 """Paths without limits of time and of the body's size, and their media types."""
 
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rate:
+    """The rate limit of one caller.
+
+    Args:
+        per_second: The calls per second in the long run.
+        burst: The most calls at once.
+
+    Raises:
+        ConfigurationError: A value is below one.
+    """
+
+    per_second: float
+    burst: int
+
+    def __post_init__(self) -> None:
+        if not (self.per_second >= 1 and self.burst >= 1):
+            raise ConfigurationError(
+                "a rate must be at least 1 per second, and a burst of at least 1:"
+                f" {self.per_second}, {self.burst}"
+            )
+
+
 _RATE = Rate(per_second=5_000, burst=10_000)
 
 
@@ -169,44 +199,28 @@ class Limited:
         # The answer has the warnings about a schedule.
         WARNS.set(False)
         CARRIED.set(trace_context_of(scope))
-        problem = self._refusal(scope)
-        if problem is None:
-            problem = await _Timed(self._app, self._limits, scope).serve(receive, send)
+        problem = await _Request(self._app, self._limits, scope).serve(receive, send)
         if problem is not None:
             await problem.answer()(scope, receive, send)
 
-    def _refusal(self, scope: Scope) -> Problem | None:
-        """Check a request before its body is read."""
-        limits, headers = self._limits, Headers(scope=scope)
-        size = sum(len(name) + len(value) for name, value in scope["headers"])
-        if len(headers) > limits.headers or size > limits.header_bytes:
-            return headers_too_large(
-                f"at most {limits.headers} headers of together {limits.header_bytes}"
-                " bytes are taken"
-            )
-        if not _has_body(headers):
-            return None
-        is_open_ended = path_within(scope) in _OPEN_ENDED
-        if _length(headers) > limits.body_bytes and not is_open_ended:
-            detail = f"a body may have {limits.body_bytes} bytes"
-            title = "Content Too Large"
-            return Problem(413, "too-large", title, detail, headers=CLOSE)
-        return None
 
-
-class _Timed:
-    """One request with time limits for its body and its answer."""
+class _Request:
+    """One request with limits of its size, and of the time for its body and answer."""
 
     def __init__(self, app: ASGIApp, limits: Limits, scope: Scope) -> None:
         self._app = app
         self._limits = limits
         self._scope = scope
+        self._headers = Headers(scope=scope)
         self._open_ended = path_within(scope) in _OPEN_ENDED
-        self._reading = _has_body(Headers(scope=scope))
+        self._to_answer = None if self._open_ended else limits.answer
+        self._reading = _has_body(self._headers)
         self._size = 0
 
     async def serve(self, receive: Receive, send: Send) -> Problem | None:
-        """Serve the request; returns the problem to answer if it took too long."""
+        """Serve the request; returns the problem to answer if it is beyond a limit."""
+        if (problem := self._refusal()) is not None:
+            return problem
         try:
             async with asyncio.timeout(None) as self._timeout:
                 self._allow(self._limits.read if self._reading else self._to_answer)
@@ -224,12 +238,29 @@ class _Timed:
         except TimeoutError:
             if not self._timeout.expired():
                 raise
-            return self._too_slow()
+            if self._reading:
+                return too_slow("the body took too long to arrive")
+            return store_away(
+                "the store did not answer in time; what was asked for may happen all"
+                " the same"
+            )
         return None
 
-    @property
-    def _to_answer(self) -> timedelta | None:
-        return None if self._open_ended else self._limits.answer
+    def _refusal(self) -> Problem | None:
+        """Check a request before its body is read."""
+        limits, headers = self._limits, self._headers
+        size = sum(len(name) + len(value) for name, value in headers.raw)
+        if len(headers) > limits.headers or size > limits.header_bytes:
+            return headers_too_large(
+                f"at most {limits.headers} headers of together {limits.header_bytes}"
+                " bytes are taken"
+            )
+        is_long = self._reading and _length(headers) > limits.body_bytes
+        if is_long and not self._open_ended:
+            detail = f"a body may have {limits.body_bytes} bytes"
+            title = "Content Too Large"
+            return Problem(413, "too-large", title, detail, headers=CLOSE)
+        return None
 
     def _allow(self, time: timedelta | None) -> None:
         if time is not None:
@@ -252,35 +283,15 @@ class _Timed:
             self._allow(self._to_answer)
         return message
 
-    def _too_slow(self) -> Problem:
-        if self._reading:
-            return too_slow("the body took too long to arrive")
-        return store_away(
-            "the store did not answer in time; what was asked for may happen all the"
-            " same"
-        )
 
-
-class MediaTypes:
-    """Middleware that refuses bodies of other media types.
-
-    Args:
-        app: Answers the other requests.
-    """
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve a request."""
-        if scope["type"] == "http" and scope["method"] in _WITH_BODY:
-            headers = Headers(scope=scope)
-            types = _OPEN_ENDED.get(path_within(scope), _JSON)
-            given = headers.get("content-type", "").partition(";")[0].strip().lower()
-            if given not in types and _has_body(headers):
-                await wrong_type(types).answer()(scope, receive, send)
-                return
-        await self._app(scope, receive, send)
+def wrong_media_type(scope: Scope) -> Problem | None:
+    """The problem of a request whose body is of another media type."""
+    headers = Headers(scope=scope)
+    types = _OPEN_ENDED.get(path_within(scope), _JSON)
+    given = headers.get("content-type", "").partition(";")[0].strip().lower()
+    if scope["method"] in _WITH_BODY and given not in types and _has_body(headers):
+        return wrong_type(types)
+    return None
 
 
 def _has_body(headers: Headers) -> bool:
@@ -291,6 +302,116 @@ def _length(headers: Headers) -> int:
     given = headers.get("content-length", "0")
     # Python refuses to read a number of thousands of digits.
     return int(given[:20]) if given.isdecimal() and given.isascii() else 0
+
+
+_MOST_CALLERS = 10_000
+
+
+class _Bucket(NamedTuple):
+    left: float
+    at: timedelta
+
+
+class Rates:
+    """Token buckets, one for each caller; the least recent caller is forgotten first.
+
+    Args:
+        rate: The rate limit of each caller.
+        clock: Measures time.
+        most: How many callers are remembered.
+    """
+
+    def __init__(self, rate: Rate, clock: Clock, *, most: int = _MOST_CALLERS) -> None:
+        self._rate = rate
+        self._clock = clock
+        self._most = most
+        self._buckets: OrderedDict[str, _Bucket] = OrderedDict()
+
+    def take(self, caller: str) -> timedelta:
+        """Count a call.
+
+        Returns:
+            Zero; or how long the caller has to wait: then the call is not counted.
+        """
+        now = self._clock.elapsed()
+        found = self._buckets.pop(caller, None)
+        left = float(self._rate.burst)
+        if found is not None:
+            gained = (now - found.at).total_seconds() * self._rate.per_second
+            left = min(left, found.left + gained)
+        may = left >= 1
+        self._buckets[caller] = _Bucket(left - 1 if may else left, now)
+        if len(self._buckets) > self._most:
+            self._buckets.popitem(last=False)
+        return ZERO if may else timedelta(seconds=(1 - left) / self._rate.per_second)
+
+
+@lru_cache(maxsize=1024)
+def network_of(address: str) -> str:
+    """The network of a caller without a name: an IPv4 address, or a /64 of IPv6."""
+    try:
+        parsed = ip_address(address)
+    except ValueError:
+        return address
+    if parsed.version == 4:
+        return address
+    return str(ip_network((parsed, 64), strict=False))
+
+
+_AGAIN = timedelta(seconds=5)
+
+
+class Waiting:
+    """Limits the number of workers that wait.
+
+    Args:
+        each: The limit for the workers of one caller.
+        all: The limit for the workers of all callers.
+    """
+
+    def __init__(self, *, each: int = 1_000, all: int = 10_000) -> None:
+        self._each = each
+        self._all = all
+        self._of: Counter[str] = Counter()
+
+    @property
+    def count(self) -> int:
+        """The number of waiting workers of all callers."""
+        return self._of.total()
+
+    @contextmanager
+    def place(self, caller: Caller) -> Iterator[None]:
+        """Count a worker as waiting within the context.
+
+        Raises:
+            Problem: 429, the limit is reached.
+        """
+        if self._of[caller.subject] >= self._each:
+            raise too_many(
+                f"{self._each} workers of this caller are waiting already", _AGAIN
+            )
+        if self._of.total() >= self._all:
+            raise too_many(f"{self._all} workers are waiting already", _AGAIN)
+        self._of[caller.subject] += 1
+        try:
+            yield
+        finally:
+            self._of[caller.subject] -= 1
+            if not self._of[caller.subject]:
+                del self._of[caller.subject]
+
+
+def too_many(detail: str, wait: timedelta, *, field: str | None = None) -> Problem:
+    """429: try again later, or change this field."""
+    seconds = max(1, math.ceil(wait.total_seconds()))
+    return Problem(
+        429,
+        "too-many",
+        "Too many requests",
+        detail,
+        errors=[] if field is None else [{"field": field, "detail": detail}],
+        headers={"Retry-After": str(seconds)},
+    )
 
 
 _HEADER = "traceparent"

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from go_scheduler.formatting import safe
 from go_scheduler.http.access.authentication import REFUSALS
+from go_scheduler.http.paths import path_within
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -97,7 +98,9 @@ class RequestLog:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request."""
-        if scope["type"] != "http" or not (self._polls or _is_no_poll(scope)):
+        if scope["type"] != "http" or not (
+            self._polls or path_within(scope) not in _POLLS
+        ):
             await self._app(scope, receive, send)
             return
         status: int | None = None
@@ -116,11 +119,6 @@ class RequestLog:
             # ``Audit`` logs refusals, a few a second.
             if status not in REFUSALS:
                 _tell(scope, status, took)
-
-
-def _is_no_poll(scope: Scope) -> bool:
-    """Whether a request is no poll."""
-    return scope["path"].removeprefix(scope["root_path"]) not in _POLLS
 
 
 def _tell(scope: Scope, status: int | None, took: float) -> None:

@@ -337,7 +337,11 @@ class Remote:
             "retention": if_given(retention, lambda it: it.total_seconds()),
             "late": if_given(late, lambda it: it.total_seconds()),
         }
-        read = self._definitions() if ids is None else map(self.get_definition, ids)
+        read: Iterable[TaskDefinition]
+        if ids is None:
+            read = all_items(partial(self.list_definitions, limit=_PAGE))
+        else:
+            read = map(self.get_definition, ids)
         for each in read:
             try:
                 answer = self._of_definition("GET", each.id, "/audit", **asked)
@@ -360,10 +364,6 @@ class Remote:
             yield AuditedDefinition(
                 definition=each, times=times, note=body.note, error=body.error
             )
-
-    def _definitions(self) -> Iterator[TaskDefinition]:
-        read = partial(self.list_definitions, limit=_PAGE)
-        return all_items(read)
 
     def get_instance(self, instance_id: UUID) -> TaskInstance:
         """Read one instance."""

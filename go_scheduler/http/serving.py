@@ -29,7 +29,7 @@ from go_scheduler.clock import ZERO, SystemClock
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.events.event import ANSWERED
 from go_scheduler.http.app import MountedPages, create_app
-from go_scheduler.http.configuration.checking import check
+from go_scheduler.http.configuration.loading import check
 from go_scheduler.http.limits import Limited
 from go_scheduler.http.logs import RequestLog, written_log
 from go_scheduler.http.problems import (
@@ -50,7 +50,6 @@ if TYPE_CHECKING:
 
     from starlette.types import ASGIApp
 
-    from go_scheduler.handlers.job_types import JobTypes
     from go_scheduler.http.access.authentication import Access
     from go_scheduler.http.app import Pages
     from go_scheduler.http.configuration.sections import Configuration, ServerSection
@@ -100,37 +99,6 @@ class Loop(asyncio.SelectorEventLoop):
         if kwargs.get("ssl") is not None:
             kwargs = {"ssl_handshake_timeout": self._handshake} | kwargs
         return await super().create_server(*args, **kwargs)
-
-
-class BusIntegration:
-    """Adds the job types that workers on the configured bus run.
-
-    Args:
-        settings: All settings.
-        types: Receives the job types that run on the bus.
-
-    Raises:
-        ConfigurationError: A setting is wrong.
-    """
-
-    def __init__(self, settings: Configuration, types: JobTypes) -> None:
-        self._stack = ExitStack()
-        self._dispatcher = None
-        bus = settings.dispatch.bus()
-        if bus is not None:
-            self._stack.callback(bus.close)
-            self._dispatcher = settings.dispatch.dispatcher(
-                bus, types, queue=settings.types.queue
-            )
-
-    def hear(self, scheduler: Scheduler) -> None:
-        """Begin to receive the statuses of workers."""
-        if self._dispatcher is not None:
-            self._stack.enter_context(self._dispatcher.hearing(scheduler))
-
-    def close(self) -> None:
-        """Stop receiving statuses, and close the bus."""
-        self._stack.close()
 
 
 if TYPE_CHECKING:
@@ -374,9 +342,9 @@ def serve(
         listening(settings.server) as listener,
         closing(open_store(url.get_secret_value() if url else EMBEDDED)) as store,
     ):
-        serving = _Serving(settings, store, runs=runs, say=say)
-        serving.answer_by(pages, _PAGES)
-        return _run(serving, listener)
+        return _run(
+            _Serving(settings, store, pages, _PAGES, runs=runs, say=say), listener
+        )
 
 
 def serve_pages(
@@ -401,9 +369,7 @@ def serve_pages(
         _logged(settings),
         listening(settings.server) as listener,
     ):
-        serving = _Serving(settings, store, runs=False, say=say)
-        serving.answer_by(pages, "")
-        _run(serving, listener)
+        _run(_Serving(settings, store, pages, "", runs=False, say=say), listener)
 
 
 def _run(serving: _Serving, listener: socket.socket) -> bool:
@@ -421,57 +387,67 @@ def _run(serving: _Serving, listener: socket.socket) -> bool:
 
 
 class _Serving:
-    """One run of the server."""
+    """One run of the server.
+
+    Args:
+        settings: All settings.
+        store: The store.
+        make_pages: Makes pages that are served beside the API; None: there are none.
+        path: The path of the pages; empty: all paths, without the API.
+        runs: Whether this process runs anything, or only answers.
+        say: Called with each message for the person who starts it.
+    """
 
     def __init__(
         self,
         settings: Configuration,
         store: Store,
+        make_pages: MakePages | None,
+        path: str,
         *,
         runs: bool,
         say: Callable[[str], None],
     ) -> None:
         self.settings = settings
+        self._path = path
         self._say = say
         types = settings.types.job_types()
-        self._dispatched = BusIntegration(settings, types)
+        # Adds the job types that workers on the bus run.
+        self._bus = ExitStack()
+        self._dispatcher = self._bus.enter_context(
+            settings.dispatch.opened(types, queue=settings.types.queue)
+        )
         metrics = Gathering()
-        scheduler = self._scheduler = _scheduler(settings, types, store, metrics)
+        arguments = {**settings.scheduler.arguments(), "listeners": [metrics]}
+        if types.types:
+            arguments["queues"] = settings.types.queues(types)
+        # It runs the server's own job types alone.
+        scheduler = Scheduler(types if types.types else None, store, **arguments)
+        self._scheduler = scheduler
         self._runs = runs
         # A scheduler that is never started is not healthy: use a client to answer only.
-        client = self._client = scheduler if runs else Client(store)
+        client = scheduler if runs else Client(store)
         # It is a node of its own, and hands out work that runs elsewhere.
         self._work = settings.work.hand_out(scheduler) if runs else None
-        self._access = settings.access.access()
-        self._app = create_app(
+        access, limits = settings.access.access(), settings.server.request_limits()
+        api = create_app(
             client,
-            access=self._access,
+            access=access,
             work=self._work,
             types=types,
-            limits=settings.server.request_limits(),
+            limits=limits,
             jobs=settings.jobs.defaults(),
             metrics=metrics,
         )
-        context: Context = self._app.state.context
+        context: Context = api.state.context
         self.threads = context.threads
-        self._pages: Pages | None = None
         self.leaves = False
-
-    def answer_by(self, make: MakePages | None, path: str) -> None:
-        """Mount pages beside the API, and create the server.
-
-        Args:
-            make: Makes the pages; None: there are none.
-            path: The path of the pages; empty: all paths, without the API.
-        """
-        app: ASGIApp = self._app
-        self._path = path
-        if make is not None:
-            context: Context = self._app.state.context
-            self._pages = make(self.settings, self._client, self._access)
-            limited = Limited(self._pages, context.limits, self.threads)
-            app = MountedPages(app, limited, path)
-        self._server = _Server(_uvicorn(self.settings, app))
+        app: ASGIApp = api
+        self._pages: Pages | None = None
+        if make_pages is not None:
+            self._pages = make_pages(settings, client, access)
+            app = MountedPages(api, Limited(self._pages, limits, self.threads), path)
+        self._server = _Server(_uvicorn(settings, app))
 
     async def until_stopped(self, listener: socket.socket) -> bool:
         """Serve until a signal; returns whether all runs ended."""
@@ -480,8 +456,9 @@ class _Serving:
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, asked.put_nowait, None)
         if self._runs:
-            # Before the start, which publishes due instances at once.
-            self._dispatched.hear(self._scheduler)
+            if self._dispatcher is not None:
+                # Before the start, which publishes due instances at once.
+                self._bus.enter_context(self._dispatcher.hearing(self._scheduler))
             await asyncio.to_thread(self._scheduler.start)
         self._server.when_started(lambda: self._say_where(listener))
         serving = asyncio.create_task(self._server.serve(sockets=[listener]))
@@ -519,7 +496,7 @@ class _Serving:
         """Stop the scheduler and the bus without waiting."""
         self._server.should_exit = True
         await asyncio.to_thread(self._scheduler.stop, ZERO)
-        await asyncio.to_thread(self._dispatched.close)
+        await asyncio.to_thread(self._bus.close)
 
     def _say_where(self, listener: socket.socket) -> None:
         server = self.settings.server
@@ -561,18 +538,6 @@ def _filtered(
         yield
     finally:
         log.removeFilter(keeps)
-
-
-def _scheduler(
-    settings: Configuration, types: JobTypes, store: Store, metrics: Gathering
-) -> Scheduler:
-    """The scheduler of a server, which runs only the server's own job types."""
-    arguments = {**settings.scheduler.arguments(), "listeners": [metrics]}
-    if not types.types:
-        return Scheduler(None, store, **arguments)
-    return Scheduler(
-        types, store, **arguments | {"queues": settings.types.queues(types)}
-    )
 
 
 class _Server(uvicorn.Server):

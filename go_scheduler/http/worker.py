@@ -123,93 +123,6 @@ class LostError(Exception):
     """The worker has lost the claim of a run, or the instance has ended."""
 
 
-class Server:
-    """Sends requests to a server, with a connection pool, within one event loop.
-
-    Args:
-        url: The URL of the server.
-        token: The token, or a function that returns it. The function is called before
-            the first request, and again when the server refuses the token.
-
-    Attributes:
-        hands_out: Whether the answer to the current poll has begun.
-    """
-
-    def __init__(self, url: str, token: Token) -> None:
-        self.url = url
-        self._http = httpx.AsyncClient(
-            base_url=url,
-            auth=None if token is None else Bearer(token),
-            timeout=_PATIENCE,
-            limits=httpx.Limits(
-                max_connections=_CONNECTIONS, keepalive_expiry=_CONNECTION_KEPT
-            ),
-            event_hooks={"response": [self._note_answer]},
-        )
-        self.hands_out = False
-
-    async def aclose(self) -> None:
-        """Close the connections."""
-        await self._http.aclose()
-
-    async def take(
-        self, queues: str, *, most: int, wait: float, worker: str
-    ) -> Sequence[Mapping[str, Any]]:
-        """Wait for work; returns the items, none if no work came in that time."""
-        self.hands_out = False
-        answer = await self._ask(
-            "GET",
-            "",
-            params={"queues": queues, "max": most, "wait": wait, "worker": worker},
-            timeout=httpx.Timeout(_PATIENCE, read=wait + _PATIENCE),
-        )
-        found: Sequence[Mapping[str, Any]] = []
-        return found if answer is None else answer["work"]
-
-    async def tell(self, given: Given, what: str, **body: object) -> Any:
-        """Report something about a run; returns the server's answer."""
-        path = f"/{given.work.instance_id}/{what}"
-        return await self._ask("POST", path, json={"token": given.token, **body})
-
-    async def complete(self, completed: Sequence[bytes]) -> Sequence[Exception | None]:
-        """Report several successes; returns the error of each, in order."""
-        content = b'{"completed": [' + b",".join(completed) + b"]}"
-        answer = await self._ask("POST", "/complete", content=content, headers=_JSON)
-        told = [
-            None
-            if (wrong := each["problem"]) is None
-            else _error(wrong["status"], wrong)
-            for each in answer["answers"]
-        ]
-        if len(told) != len(completed):
-            raise AwayError(
-                f"{self.url}: it answered {len(told)} of {len(completed)} successes"
-            )
-        return told
-
-    async def _note_answer(self, answer: httpx.Response) -> None:
-        # Only polls for work are sent by GET.
-        if answer.request.method == "GET" and answer.is_success:
-            self.hands_out = True
-
-    async def _ask(self, method: str, path: str, **options: Any) -> Any:
-        """Send a request; returns the body of the answer, or None without a body.
-
-        Raises:
-            AwayError: Trying again may help.
-            LostError: 409.
-            GoSchedulerError: The server refuses the request.
-        """
-        try:
-            answer = await self._http.request(method, f"/v1/work{path}", **options)
-            if answer.is_success:
-                return answer.json() if answer.content else None
-            wrong = answer.json() if _is_problem(answer) else {}
-        except (httpx.HTTPError, ValueError) as error:
-            raise AwayError(f"{self.url}: {error or type(error).__name__}") from error
-        raise _error(answer.status_code, wrong, answer.headers.get("retry-after", ""))
-
-
 class Bearer(httpx.Auth):
     """Adds the token to each request."""
 
@@ -256,11 +169,6 @@ def checked_url(url: object) -> str:
     return str(url).rstrip("/")
 
 
-def _is_problem(answer: httpx.Response) -> bool:
-    kind: str = answer.headers.get("content-type", "")
-    return kind.startswith("application/problem+json")
-
-
 def _error(status: int, wrong: Mapping[str, Any], after: str = "") -> Exception:
     if status == 409:
         return LostError(wrong.get("detail"))
@@ -296,6 +204,10 @@ class HTTPTransport(Transport[Given]):
         name: The name of the worker that the server shows.
         wait: How long a poll waits for work.
         beyond: How long after the end of the lease the result of a run is still sent.
+
+    Attributes:
+        url: The URL of the server.
+        hands_out: Whether the answer to the current poll has begun.
     """
 
     def __init__(
@@ -309,11 +221,20 @@ class HTTPTransport(Transport[Given]):
         wait: timedelta,
         beyond: timedelta = BEYOND,
     ) -> None:
-        self.server = Server(url, token)
-        self._queues = queues
-        self._max_workers = max_workers
-        self._name = name
+        self.url = url
+        self._http = httpx.AsyncClient(
+            base_url=url,
+            auth=None if token is None else Bearer(token),
+            timeout=_PATIENCE,
+            limits=httpx.Limits(
+                max_connections=_CONNECTIONS, keepalive_expiry=_CONNECTION_KEPT
+            ),
+            event_hooks={"response": [self._note_answer]},
+        )
+        self.hands_out = False
         self._wait = wait.total_seconds()
+        self._query = {"queues": queues, "wait": self._wait, "worker": name}
+        self._max_workers = max_workers
         self._beyond = beyond.total_seconds()
         self._called = self._untold = 0
         self._has_room = asyncio.Event()
@@ -340,21 +261,17 @@ class HTTPTransport(Transport[Given]):
                 await asyncio.sleep(pauses.next(error.seconds))
                 continue
             if is_away:
-                _LOG.info("%s answers again", self.server.url)
+                _LOG.info("%s answers again", self.url)
             is_away = False
             pauses.reset()
 
     async def _poll(self, most: int) -> None:
         """Wait for work, and begin it; also what is handed out as this is cancelled."""
-        taking = asyncio.create_task(
-            self.server.take(
-                self._queues, most=most, wait=self._wait, worker=self._name
-            )
-        )
+        taking = asyncio.create_task(self._take(most))
         try:
             await asyncio.shield(taking)
         except asyncio.CancelledError:
-            if not self.server.hands_out:
+            if not self.hands_out:
                 taking.cancel()
             await asyncio.wait([taking])
             raise
@@ -363,6 +280,18 @@ class HTTPTransport(Transport[Given]):
                 for each in taking.result():
                     self._called += 1
                     self._loop.begin(Given(each, self._loop.ask))
+
+    async def _take(self, most: int) -> Sequence[Mapping[str, Any]]:
+        """Wait for work; returns the items, none if no work came in that time."""
+        self.hands_out = False
+        answer = await self._ask(
+            "GET",
+            "",
+            params={**self._query, "max": most},
+            timeout=httpx.Timeout(_PATIENCE, read=self._wait + _PATIENCE),
+        )
+        found: Sequence[Mapping[str, Any]] = []
+        return found if answer is None else answer["work"]
 
     def room(self) -> int:
         """How many more runs it takes: fewer if many results are not sent yet."""
@@ -383,7 +312,7 @@ class HTTPTransport(Transport[Given]):
             try:
                 # One that is not answered is not to hold up the next, or the result.
                 async with asyncio.timeout(third):
-                    answer = await self.server.tell(given, what, **body)
+                    answer = await self._tell(given, what, **body)
             except (AwayError, TimeoutError) as error:
                 if by is not None:
                     text = "%s gets no more time: %s"
@@ -415,7 +344,7 @@ class HTTPTransport(Transport[Given]):
     async def give_back(self, given: Given) -> None:
         """Release a run that has not begun; if that fails, its lease lapses."""
         try:
-            await self.server.tell(given, "release")
+            await self._tell(given, "release")
         except (LostError, GoSchedulerError) as error:
             _LOG.warning("%s is not given back: %s", given.work.instance_id, error)
 
@@ -458,14 +387,14 @@ class HTTPTransport(Transport[Given]):
             raise LostError("it runs elsewhere")
         if (delay := failure.given_back_for) is not None:
             seconds, reason = delay.total_seconds(), failure.error[-_MOST_REASON:]
-            await self.server.tell(given, "release", delay=seconds, reason=reason)
+            await self._tell(given, "release", delay=seconds, reason=reason)
             return
         body: dict[str, object] = {"message": failure.error, **given.times}
         if failure.is_final:
             body["fail"] = True
         elif failure.retry_in is not None:
             body["retry_after"] = failure.retry_in.total_seconds()
-        await self.server.tell(given, "error", **body)
+        await self._tell(given, "error", **body)
 
     async def _complete(self, given: Given, result: object) -> None:
         said = {"instance_id": str(given.work.instance_id), "token": given.token}
@@ -482,7 +411,7 @@ class HTTPTransport(Transport[Given]):
         while some := self._some():
             answers: Sequence[Exception | None]
             try:
-                answers = await self.server.complete([text for text, _ in some])
+                answers = await self._send_completed([text for text, _ in some])
             except Exception as error:
                 answers = [error] * len(some)
             for (_, future), answer in zip(some, answers, strict=True):
@@ -500,9 +429,56 @@ class HTTPTransport(Transport[Given]):
         some, self._completed = self._completed[:count], self._completed[count:]
         return some
 
+    async def _tell(self, given: Given, what: str, **body: object) -> Any:
+        """Report something about a run; returns the server's answer."""
+        path = f"/{given.work.instance_id}/{what}"
+        return await self._ask("POST", path, json={"token": given.token, **body})
+
+    async def _send_completed(
+        self, completed: Sequence[bytes]
+    ) -> Sequence[Exception | None]:
+        """Report several successes; returns the error of each, in order."""
+        content = b'{"completed": [' + b",".join(completed) + b"]}"
+        answer = await self._ask("POST", "/complete", content=content, headers=_JSON)
+        told = [
+            None
+            if (wrong := each["problem"]) is None
+            else _error(wrong["status"], wrong)
+            for each in answer["answers"]
+        ]
+        if len(told) != len(completed):
+            raise AwayError(
+                f"{self.url}: it answered {len(told)} of {len(completed)} successes"
+            )
+        return told
+
+    async def _ask(self, method: str, path: str, **options: Any) -> Any:
+        """Send a request; returns the body of the answer, or None without a body.
+
+        Raises:
+            AwayError: Trying again may help.
+            LostError: 409.
+            GoSchedulerError: The server refuses the request.
+        """
+        try:
+            answer = await self._http.request(method, f"/v1/work{path}", **options)
+            if answer.is_success:
+                return answer.json() if answer.content else None
+            kind = answer.headers.get("content-type", "")
+            is_problem = kind.startswith("application/problem+json")
+            wrong = answer.json() if is_problem else {}
+        except (httpx.HTTPError, ValueError) as error:
+            raise AwayError(f"{self.url}: {error or type(error).__name__}") from error
+        raise _error(answer.status_code, wrong, answer.headers.get("retry-after", ""))
+
+    async def _note_answer(self, answer: httpx.Response) -> None:
+        # Only polls for work are sent by GET.
+        if answer.request.method == "GET" and answer.is_success:
+            self.hands_out = True
+
     async def close(self) -> None:
         """Close the connections."""
-        await self.server.aclose()
+        await self._http.aclose()
 
 
 _UNLESS = "; plain_http=True sends it there all the same, for others to read"

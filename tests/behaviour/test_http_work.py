@@ -30,7 +30,7 @@ from go_scheduler import (
 )
 from go_scheduler.clock import SystemClock
 from go_scheduler.http import ApiKey, BearerAccess, LongPoll, create_app, new_key
-from go_scheduler.http.access.rate_limits import Waiting
+from go_scheduler.http.limits import Waiting
 from tests.behaviour.house import Faults, wait_until
 from tests.behaviour.store_house import opened
 from tests.conftest import SHARED

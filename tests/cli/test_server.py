@@ -28,7 +28,12 @@ from go_scheduler.cli.options import tokens_for
 from go_scheduler.client import Client
 from go_scheduler.clock import SystemClock
 from go_scheduler.http import create_app
-from go_scheduler.http.access.bearer import ApiKey, ApiKeys, BearerAccess, new_key
+from go_scheduler.http.access.authentication import (
+    ApiKey,
+    ApiKeys,
+    BearerAccess,
+    new_key,
+)
 from go_scheduler.http.access.issuer import OidcIssuer
 from go_scheduler.http.access.login import Login, TokenFile
 from go_scheduler.http.configuration.loading import load_configuration

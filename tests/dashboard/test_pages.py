@@ -16,7 +16,7 @@ from go_scheduler import (
     TaskDefinition,
 )
 from go_scheduler.clock import ZERO
-from go_scheduler.dashboard.pages.definitions import policies_of
+from go_scheduler.dashboard.pages import policies_of
 from go_scheduler.dashboard.words import late, span
 from go_scheduler.models import Outcome
 from go_scheduler.policies import CatchUp, RetryPolicy

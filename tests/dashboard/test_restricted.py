@@ -13,8 +13,9 @@ from starlette.responses import Response
 from go_scheduler import MemoryStore
 from go_scheduler.client import Client
 from go_scheduler.client.arguments import Page
-from go_scheduler.dashboard import create_dashboard, request
-from go_scheduler.dashboard.request import full_page, page
+from go_scheduler.dashboard import create_dashboard
+from go_scheduler.dashboard.pages import full_page
+from go_scheduler.dashboard.request import page
 from go_scheduler.models import Outcome
 from go_scheduler.stores.messages import Addition
 from go_scheduler.stores.rules import Declaration
@@ -99,7 +100,7 @@ def test_pages_of_a_restricted_caller_are_full_and_tell_nothing_of_others(
     store: Store, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("go_scheduler.client.views.ENDED_LOOKED_AT", 40)
-    monkeypatch.setattr(request, "LISTED", 8)
+    monkeypatch.setattr("go_scheduler.dashboard.pages.LISTED", 8)
     mine = []
     for number in range(60):
         clock.advance(SECOND)
@@ -140,7 +141,7 @@ def test_where_the_end_of_what_was_looked_at_is_anothers_a_list_goes_on(
 def test_where_much_of_others_was_looked_at_a_list_may_be_gone_on_with(
     memory: Store, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(request, "_ROUNDS", 1)
+    monkeypatch.setattr("go_scheduler.dashboard.pages._ROUNDS", 1)
 
     async def nothing(after: str | None, limit: int) -> Page[int]:
         assert after in (None, "what others have")

@@ -20,7 +20,7 @@ from go_scheduler.client import Client
 from go_scheduler.dashboard import create_dashboard
 from go_scheduler.dashboard.app import configured
 from go_scheduler.http import create_app
-from go_scheduler.http.access.bearer import new_key
+from go_scheduler.http.access.authentication import new_key
 from go_scheduler.models import State
 from go_scheduler.stores import open_store
 from go_scheduler.testing import ManualClock

@@ -20,8 +20,7 @@ from go_scheduler import (
 )
 from go_scheduler.client import Client
 from go_scheduler.http import create_app
-from go_scheduler.http.access.authentication import OPEN_PATHS
-from go_scheduler.http.access.bearer import BearerAccess
+from go_scheduler.http.access.authentication import OPEN_PATHS, BearerAccess
 from go_scheduler.http.access.caller import SCOPES
 from go_scheduler.telemetry.figures import Gathering
 from go_scheduler.testing.builders import HOUR, claim, start

@@ -19,7 +19,7 @@ import pytest
 from go_scheduler.client import Client
 from go_scheduler.errors import ConfigurationError, StoreError
 from go_scheduler.http import serve
-from go_scheduler.http.access.bearer import new_key
+from go_scheduler.http.access.authentication import new_key
 from go_scheduler.http.configuration.loading import load_configuration
 from go_scheduler.http.limits import Threads
 from go_scheduler.http.logs import JsonLines, TextLines

@@ -16,7 +16,6 @@ from go_scheduler import MemoryStore, Scheduler
 from go_scheduler.client import Client
 from go_scheduler.http import create_app
 from go_scheduler.http.access.caller import Caller
-from go_scheduler.http.access.rate_limits import Waiting
 from go_scheduler.http.bodies.definitions import DefinitionAnswer, DefinitionBody
 from go_scheduler.http.bodies.instances import (
     BackfillBody,
@@ -24,7 +23,7 @@ from go_scheduler.http.bodies.instances import (
     RunBody,
     StatsAnswer,
 )
-from go_scheduler.http.limits import Limits
+from go_scheduler.http.limits import Limits, Waiting
 from go_scheduler.http.work.long_poll import LongPoll
 from go_scheduler.models import State, counts
 from go_scheduler.stores import open_store

@@ -156,7 +156,7 @@ def key(
     # Imported here: no other command needs them.
     import yaml
 
-    from go_scheduler.http.access.bearer import ApiKey, new_key
+    from go_scheduler.http.access.authentication import ApiKey, new_key
 
     new = new_key()
     entry: dict[str, Any] = {"subject": subject, "hash": new.kept, "scopes": scope}

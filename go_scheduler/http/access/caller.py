@@ -1,20 +1,31 @@
-"""The caller of a request, with scopes, queues and owners."""
+"""The caller of a request: its scopes, what it may see, and reads for it.
+
+What ``Caller.sees`` does not allow is answered as not found.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Protocol
 
-from go_scheduler.errors import ConfigurationError
+from go_scheduler.errors import (
+    ConfigurationError,
+    TaskDefinitionNotFoundError,
+    TaskInstanceNotFoundError,
+)
 from go_scheduler.formatting import shown
-from go_scheduler.http.problems import invalid, not_allowed
+from go_scheduler.http.problems import Problem, invalid, not_allowed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Set
+    from datetime import datetime
+    from uuid import UUID
 
+    from go_scheduler.client import Client
     from go_scheduler.http.access.issuer import OidcIssuer
-    from go_scheduler.models import TaskDefinition
+    from go_scheduler.models import TaskDefinition, TaskInstance
+    from go_scheduler.why import Why
 
 SCOPES = {
     "jobs:read": "read definitions and types, and preview when they fire",
@@ -56,10 +67,7 @@ class Caller:
             raise not_allowed(
                 "scope",
                 f"this needs the scope {' '.join(missing)}, which the caller has not",
-                headers={
-                    "WWW-Authenticate": 'Bearer realm="go_scheduler",'
-                    f' error="insufficient_scope", scope="{" ".join(scopes)}"'
-                },
+                headers=_challenge("insufficient_scope", scope=" ".join(scopes)),
             )
 
     def check_queue(self, queue: str) -> None:
@@ -112,6 +120,125 @@ class Caller:
         if self.queues is not None and definition.queue not in self.queues:
             return False
         return self.owners is None or definition.owner in self.owners
+
+
+class Here(Protocol):
+    """The context of routes, or of pages, which has the client."""
+
+    @property
+    def client(self) -> Client:
+        """The client of the store."""
+        ...
+
+
+def is_restricted(caller: Caller) -> bool:
+    """Whether a caller is restricted to some queues or owners."""
+    return caller.queues is not None or caller.owners is not None
+
+
+def check_unrestricted(caller: Caller) -> None:
+    """Refuse a restricted caller: nodes serve the queues of all.
+
+    Raises:
+        Problem: 403.
+    """
+    if is_restricted(caller):
+        raise not_allowed(
+            "restricted",
+            "nodes serve the queues of all, and are not shown to those who are"
+            " restricted to some queues or owners",
+        )
+
+
+def check_declares(caller: Caller) -> None:
+    """Refuse a restricted caller without an owner: the types would be nobody's.
+
+    Raises:
+        Problem: 403.
+    """
+    if is_restricted(caller) and caller.owners is None:
+        raise not_allowed(
+            "owner",
+            "a type is used by all: who is restricted to queues declares types only if"
+            " they are restricted to an owner as well, whose they are",
+        )
+
+
+async def seen_definition(here: Here, caller: Caller, id: UUID) -> TaskDefinition:
+    """Read a definition that the caller may see.
+
+    Raises:
+        TaskDefinitionNotFoundError: There is none.
+    """
+    definition = await here.client.aget_definition(id)
+    if not caller.sees(definition):
+        raise TaskDefinitionNotFoundError(id)
+    return definition
+
+
+async def seen_instance(here: Here, caller: Caller, id: UUID) -> TaskInstance:
+    """Read an instance that the caller may see.
+
+    Raises:
+        TaskInstanceNotFoundError: There is none.
+    """
+    instance = await here.client.aget_instance(id)
+    if not caller.sees(instance.definition):
+        raise TaskInstanceNotFoundError(id)
+    return instance
+
+
+async def check_sees(here: Here, caller: Caller, id: UUID) -> None:
+    """Refuse a definition that the caller may not see; reads only if restricted.
+
+    Raises:
+        TaskDefinitionNotFoundError: The caller may not see it.
+    """
+    if is_restricted(caller):
+        await seen_definition(here, caller, id)
+
+
+async def seen_why(here: Here, caller: Caller, id: UUID, at: datetime | None) -> Why:
+    """Explain something, without secrets: holders of locks, and hosts of nodes."""
+    knows_nodes = "admin" in caller.scopes
+    why = await here.client.awhy(id, at, machines=knows_nodes)
+    if not knows_nodes:
+        why = replace(why, node=None)
+    if why.holder is None or caller.sees(why.holder.definition):
+        return why
+    text = "It is due, and waits until an instance that is another's has ended."
+    return replace(why, holder=None, text=text)
+
+
+def without_token() -> Problem:
+    """401 for a request without a token."""
+    detail = "send a token or an API key: Authorization: Bearer …"
+    return Problem(
+        401, "unauthenticated", "Not authenticated", detail, headers=_challenge()
+    )
+
+
+def bad_token(reason: str) -> Problem:
+    """401 for a token that is not taken.
+
+    Args:
+        reason: The reason, in ASCII without quotes, as a header repeats it.
+    """
+    headers = _challenge("invalid_token", error_description=reason)
+    detail = f"the token is not taken: {reason}"
+    return Problem(401, "token", "Not authenticated", detail, headers=headers)
+
+
+def bad_credentials(reason: str) -> Problem:
+    """400 for credentials that break RFC 6750."""
+    headers = _challenge("invalid_request")
+    return Problem(400, "credentials", "Bad credentials", reason, headers=headers)
+
+
+def _challenge(error: str | None = None, **more: str) -> dict[str, str]:
+    said = {"realm": "go_scheduler"} | ({"error": error, **more} if error else {})
+    text = ", ".join(f'{name}="{each}"' for name, each in said.items())
+    return {"WWW-Authenticate": f"Bearer {text}"}
 
 
 _ALSO = {

@@ -27,10 +27,16 @@ from go_scheduler.errors import ConfigurationError
 from go_scheduler.events import NoticeGiven
 from go_scheduler.events.event_bus import LOG_ALONE
 from go_scheduler.formatting import shown
-from go_scheduler.http.access.caller import Caller, check_scopes, restriction, scopes_in
+from go_scheduler.http.access.caller import (
+    Caller,
+    bad_token,
+    check_scopes,
+    restriction,
+    scopes_in,
+)
 from go_scheduler.http.access.login import LoginError, LoginProvider, fetch
 from go_scheduler.http.access.loopback import is_safe_url
-from go_scheduler.http.access.refusals import bad_token, provider_away
+from go_scheduler.http.problems import Problem
 
 if TYPE_CHECKING:
     from go_scheduler.clock import Clock
@@ -179,7 +185,7 @@ class IssuerKeys:
             await self._ask(waits=True)
             found = self._known(kid, algorithm)
             if found is None and self._failed:
-                raise provider_away()
+                raise _provider_away()
         return found
 
     def _are_younger_than(self, age: timedelta) -> bool:
@@ -189,19 +195,14 @@ class IssuerKeys:
         if self._asking.locked() and not waits:
             return
         async with self._asking:
-            if self._may_ask():
-                self._asked = self._clock.elapsed()
+            is_good = self._are_younger_than(self._kept)
+            pause = _PAUSE_OF_FETCHES if is_good else _SHORT_PAUSE
+            now = self._clock.elapsed()
+            if self._asked is None or now - self._asked >= pause:
+                self._asked = now
                 await self._fetch()
         if not self._are_younger_than(self._kept):
-            raise provider_away()
-
-    def _may_ask(self) -> bool:
-        if self._asked is None:
-            return True
-        pause = (
-            _PAUSE_OF_FETCHES if self._are_younger_than(self._kept) else _SHORT_PAUSE
-        )
-        return self._clock.elapsed() - self._asked >= pause
+            raise _provider_away()
 
     async def _fetch(self) -> None:
         loop = asyncio.get_running_loop()
@@ -229,14 +230,9 @@ class IssuerKeys:
         return [each for each in keys if isinstance(each, dict) and _is_public(each)]
 
     def _known(self, kid: str | None, algorithm: str) -> PyJWK | None:
-        made = self._made.get((kid, algorithm))
-        if made is None:
-            made = self._make(kid, algorithm)
-            if made is not None:  # Unknown keys are not cached: there are any number.
-                self._made[kid, algorithm] = made
-        return made
-
-    def _make(self, kid: str | None, algorithm: str) -> PyJWK | None:
+        """The key that fits, if just one does; it is made once."""
+        if (made := self._made.get((kid, algorithm))) is not None:
+            return made
         fitting = []
         for each in self._keys:
             if kid is not None and each.get("kid") != kid:
@@ -246,7 +242,21 @@ class IssuerKeys:
                     fitting.append(PyJWK(each, algorithm))
                 except (PyJWTError, TypeError, ValueError):
                     continue  # A key of another kind, or a malformed one.
-        return fitting[0] if len(fitting) == 1 else None
+        if len(fitting) != 1:
+            return None  # Unknown keys are not cached: there are any number.
+        self._made[kid, algorithm] = fitting[0]
+        return fitting[0]
+
+
+def _provider_away() -> Problem:
+    """503: the keys of the issuer cannot be fetched, so no token can be checked."""
+    return Problem(
+        503,
+        "issuer-away",
+        "Issuer away",
+        "tokens cannot be checked at present: the issuer's keys cannot be fetched",
+        headers={"Retry-After": "5"},
+    )
 
 
 def _is_public(key: dict[str, Any]) -> bool:

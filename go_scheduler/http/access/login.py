@@ -13,7 +13,7 @@ import threading
 from base64 import urlsafe_b64encode
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -59,18 +59,24 @@ class RefusedError(LoginError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tokens:
-    """The tokens of an issuer.
+class Login:
+    """The stored login for one server.
 
     Attributes:
+        issuer: The URL of the issuer.
+        client_id: The id of the client.
+        scope: The requested scope.
         access: The access token, which is sent to the server.
         refresh: The refresh token; None: there is none.
-        lasts: How long the access token is valid from now; None: unknown.
+        expires_at: When the access token expires; None: unknown.
     """
 
+    issuer: str
+    client_id: str
+    scope: str
     access: str = field(repr=False)
     refresh: str | None = field(repr=False)
-    lasts: timedelta | None
+    expires_at: AwareDatetime | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,7 +192,7 @@ class LoginProvider:
         form["client_id"] = self.client_id
         return fetch(self.url(f"{name}_endpoint"), form, tls=self.tls)
 
-    def tokens(self, **form: str) -> Tokens:
+    def login(self, clock: Clock, **form: str) -> Login:
         """Request tokens for a grant.
 
         Raises:
@@ -198,10 +204,14 @@ class LoginProvider:
         access, refresh = given.get("access_token"), given.get("refresh_token")
         if not _is_token(access) or str(given.get("token_type")).lower() != "bearer":
             raise LoginError(f"{self.issuer} has given no bearer token")
-        return Tokens(
+        lasts = _seconds(given.get("expires_in"), _LONGEST)
+        return Login(
+            issuer=self.issuer,
+            client_id=self.client_id,
+            scope=self.scope,
             access=str(access),
             refresh=str(refresh) if _is_token(refresh) else None,
-            lasts=_seconds(given.get("expires_in"), _LONGEST),
+            expires_at=None if lasts is None else clock.now() + lasts,
         )
 
 
@@ -294,27 +304,6 @@ def _seconds(value: object, most: timedelta) -> timedelta | None:
     if isinstance(value, int | float) and 0 <= value <= most.total_seconds():
         return timedelta(seconds=value)
     return None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Login:
-    """The stored login for one server.
-
-    Attributes:
-        issuer: The URL of the issuer.
-        client_id: The id of the client.
-        scope: The requested scope.
-        access: The access token, which is sent to the server.
-        refresh: The refresh token; None: there is none.
-        expires_at: When the access token expires; None: unknown.
-    """
-
-    issuer: str
-    client_id: str
-    scope: str
-    access: str = field(repr=False)
-    refresh: str | None = field(repr=False)
-    expires_at: AwareDatetime | None
 
 
 _LOGINS = TypeAdapter(dict[str, Login])
@@ -429,7 +418,7 @@ _WRONG = "This is not what was asked for."
 
 def code_login(
     provider: LoginProvider, show: Callable[[str], object], clock: Clock
-) -> Tokens:
+) -> Login:
     """Log in by a browser on this machine: code flow with PKCE.
 
     The issuer redirects the browser to a local port, with a code that only this process
@@ -447,7 +436,8 @@ def code_login(
     with _Callback(provider, state) as back:
         show(provider.authorization_url(back.url, state=state, verifier=verifier))
         code = back.code(clock, clock.elapsed() + _CODE_LASTS)
-        return provider.tokens(
+        return provider.login(
+            clock,
             grant_type="authorization_code",
             code=code,
             redirect_uri=back.url,
@@ -568,7 +558,7 @@ class DeviceCode:
 
 def device_login(
     provider: LoginProvider, show: Callable[[DeviceCode], object], clock: Clock
-) -> Tokens:
+) -> Login:
     """Log in by a browser on any device (RFC 8628).
 
     With PKCE: Keycloak demands it of each flow if it demands it of a client.
@@ -591,9 +581,13 @@ def device_login(
     until = clock.elapsed() + shown.lasts
     show(shown)
     while clock.elapsed() + interval < until:
-        _wait(clock, clock.elapsed() + interval)
+        again, condition = clock.elapsed() + interval, threading.Condition()
+        with condition:
+            while clock.elapsed() < again:
+                clock.wait(condition, again)
         try:
-            return provider.tokens(
+            return provider.login(
+                clock,
                 grant_type=_GRANT,
                 device_code=str(given["device_code"]),
                 code_verifier=verifier,
@@ -620,13 +614,6 @@ def _shown(provider: LoginProvider, given: Mapping[str, Any]) -> DeviceCode:
         lasts=_seconds(given.get("expires_in"), _DEVICE_CODE_LASTS)
         or _DEVICE_CODE_LASTS,
     )
-
-
-def _wait(clock: Clock, until: timedelta) -> None:
-    condition = threading.Condition()
-    with condition:
-        while clock.elapsed() < until:
-            clock.wait(condition, until)
 
 
 _SCOPE = "openid"
@@ -675,8 +662,7 @@ class Logins:
             LoginError: The login failed.
         """
         provider = self._provider(server, **known)
-        tokens = device_login(provider, show, self._clock)
-        return self._keep(server, provider, tokens)
+        return self._keep(server, device_login(provider, show, self._clock))
 
     def login_by_browser(
         self, server: str, show: Callable[[str], object], **known: str | None
@@ -692,8 +678,7 @@ class Logins:
             LoginError: The login failed.
         """
         provider = self._provider(server, **known)
-        tokens = code_login(provider, show, self._clock)
-        return self._keep(server, provider, tokens)
+        return self._keep(server, code_login(provider, show, self._clock))
 
     def logout(self, server: str) -> bool:
         """Remove the tokens for a server, and revoke them if the issuer can.
@@ -731,28 +716,28 @@ class Logins:
         with self._file.locked():
             # Another process may have refreshed the token meanwhile.
             login = self._file.get(server) or login
-            if self._is_good(login):
-                return login.access
-            provider, tokens = self._refreshed(login)
-            return self._put(server, provider, tokens, login.refresh).access
+            if not self._is_good(login):
+                login = self._refreshed(login)
+                self._file.put(server, login)
+        return login.access
 
     def _is_good(self, login: Login) -> bool:
         if login.expires_at is None:
             return True
         return self._clock.now() + _SOON < login.expires_at
 
-    def _refreshed(self, login: Login) -> tuple[LoginProvider, Tokens]:
+    def _refreshed(self, login: Login) -> Login:
         if login.refresh is None:
             raise LoginError("the login has expired: log in again")
-        provider = self._provider_of(login)
         try:
-            return provider, provider.tokens(
-                grant_type="refresh_token", refresh_token=login.refresh
+            new = self._provider_of(login).login(
+                self._clock, grant_type="refresh_token", refresh_token=login.refresh
             )
         except RefusedError as error:
             raise LoginError(
                 f"the login has expired: log in again ({error})"
             ) from error
+        return replace(new, refresh=new.refresh or login.refresh)
 
     def _provider(
         self,
@@ -765,7 +750,14 @@ class Logins:
         key = server_key(server)
         said: dict[str, Any] = {}
         if issuer is None or client_id is None:
-            said = self._said_by(server, f"{key}{_METADATA}")
+            try:
+                said = fetch(f"{key}{_METADATA}", tls=self._tls)
+            except RefusedError as error:
+                raise LoginError(
+                    f"{server} names no issuer where anybody could sign in: send an API"
+                    f" key, which the command line takes from GO_SCHEDULER_TOKEN"
+                    f" ({error})"
+                ) from error
         servers = said.get("authorization_servers")
         issuer = issuer or (servers[0] if isinstance(servers, list) and servers else "")
         client_id = client_id or said.get("client_id")
@@ -775,39 +767,12 @@ class Logins:
             str(issuer), client_id=client_id, scope=scope or _SCOPE, tls=self._tls
         )
 
-    def _said_by(self, server: str, url: str) -> dict[str, Any]:
-        try:
-            return fetch(url, tls=self._tls)
-        except RefusedError as error:
-            raise LoginError(
-                f"{server} names no issuer where anybody could sign in: send an API"
-                f" key, which the command line takes from GO_SCHEDULER_TOKEN ({error})"
-            ) from error
-
     def _provider_of(self, login: Login) -> LoginProvider:
         return LoginProvider.discover(
             login.issuer, client_id=login.client_id, scope=login.scope, tls=self._tls
         )
 
-    def _keep(self, server: str, provider: LoginProvider, tokens: Tokens) -> Login:
+    def _keep(self, server: str, login: Login) -> Login:
         with self._file.locked():
-            return self._put(server, provider, tokens, None)
-
-    def _put(
-        self,
-        server: str,
-        provider: LoginProvider,
-        tokens: Tokens,
-        refresh: str | None,
-    ) -> Login:
-        lasts = tokens.lasts
-        login = Login(
-            issuer=provider.issuer,
-            client_id=provider.client_id,
-            scope=provider.scope,
-            access=tokens.access,
-            refresh=tokens.refresh or refresh,
-            expires_at=None if lasts is None else self._clock.now() + lasts,
-        )
-        self._file.put(server, login)
+            self._file.put(server, login)
         return login

@@ -1,21 +1,20 @@
-"""Checks that a host, URL or request is of this machine (pure)."""
+"""Checks of hosts, URLs, origins and requests: is it this machine, or a named one?"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from functools import lru_cache
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from go_scheduler.errors import ConfigurationError
-from go_scheduler.http.access.refusals import not_here, wrong_type
+from go_scheduler.formatting import shown
+from go_scheduler.http.problems import Problem, not_allowed, wrong_type
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
-
     from fastapi import Request
-    from starlette.datastructures import Headers
 
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[\w.-]+)(?::\d{1,5})?", re.ASCII)
 _LONGEST_SHOWN = 40
@@ -70,6 +69,25 @@ def check_safe_url(url: str, *, unless: str = "") -> None:
         )
 
 
+def checked_origins(origins: Collection[str]) -> frozenset[str]:
+    """Check the origins of a configuration.
+
+    Raises:
+        ConfigurationError: An origin is not as browsers send it; ``*`` is none.
+    """
+    if isinstance(origins, str):
+        raise ConfigurationError(f"origins must be a list: {shown(origins)}")
+    for each in origins:
+        parts = urlsplit(each)
+        whole = f"{parts.scheme}://{parts.netloc}"
+        if parts.scheme not in ("http", "https") or not parts.netloc or each != whole:
+            raise ConfigurationError(
+                "an origin is written as browsers send it, such as"
+                f" https://tasks.example.org: {shown(each)}"
+            )
+    return frozenset(origins)
+
+
 def check_local(request: Request, origins: Collection[str] = ()) -> None:
     """Refuse a request of another machine, of a proxy, or of a page in a browser.
 
@@ -85,7 +103,15 @@ def check_local(request: Request, origins: Collection[str] = ()) -> None:
         Problem: 403, it may come from elsewhere; 415, any page may send such a body.
     """
     check_here(request, origins)
-    _check_body(request.headers)
+    headers = request.headers
+    given = headers.get("content-type")
+    has_body = (
+        headers.get("content-length", "0") != "0" or "transfer-encoding" in headers
+    )
+    if given is None and not has_body:
+        return
+    if (given or "").partition(";")[0].strip().lower() not in _BODIES:
+        raise wrong_type(_BODIES)
 
 
 def check_here(request: Request, origins: Collection[str] = ()) -> None:
@@ -94,50 +120,30 @@ def check_here(request: Request, origins: Collection[str] = ()) -> None:
     Raises:
         Problem: 403, it may come from elsewhere.
     """
-    if request.client is not None and not is_loopback(request.client.host):
-        raise not_here("without authentication only this machine is answered")
     headers = request.headers
-    host = _check_host(headers)
-    _check_proxies(headers)
-    _check_origin(headers, f"{request.scope['scheme']}://{host}", origins)
-
-
-def _check_host(headers: Headers) -> str:
-    given = headers.getlist("host")
-    match = _HOST.fullmatch(given[0]) if len(given) == 1 else None
+    if request.client is not None and not is_loopback(request.client.host):
+        raise _not_here("only this machine is answered")
+    hosts = headers.getlist("host")
+    match = _HOST.fullmatch(hosts[0]) if len(hosts) == 1 else None
     if match is None or not is_loopback(match[1]):
-        raise not_here(
-            "without authentication the Host must be localhost, or an address of this"
-            " machine alone"
+        raise _not_here(
+            "the Host must be localhost, or an address of this machine alone"
         )
-    return given[0]
-
-
-def _check_proxies(headers: Headers) -> None:
     for name in headers:
         if name in _PROXIED or name.startswith("x-forwarded-"):
-            raise not_here(
-                "without authentication nothing is taken from a proxy, and"
-                f" {name[:_LONGEST_SHOWN]} is from one"
+            raise _not_here(
+                f"nothing is taken from a proxy, and {name[:_LONGEST_SHOWN]} is from"
+                " one"
             )
-
-
-def _check_origin(headers: Headers, own: str, origins: Collection[str]) -> None:
-    given = headers.getlist("origin")
-    if given and all(each in origins for each in given):
+    sent = headers.getlist("origin")
+    if sent and all(each in origins for each in sent):
         return
-    if any(each.lower() != own.lower() for each in given):
-        raise not_here("without authentication no page of another origin is answered")
+    own = f"{request.scope['scheme']}://{hosts[0]}"
+    if any(each.lower() != own.lower() for each in sent):
+        raise _not_here("no page of another origin is answered")
     if headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
-        raise not_here("without authentication no page of another site is answered")
+        raise _not_here("no page of another site is answered")
 
 
-def _check_body(headers: Headers) -> None:
-    has_body = (
-        headers.get("content-length", "0") != "0" or "transfer-encoding" in headers
-    )
-    given = headers.get("content-type")
-    if given is None and not has_body:
-        return
-    if (given or "").partition(";")[0].strip().lower() not in _BODIES:
-        raise wrong_type(_BODIES)
+def _not_here(detail: str) -> Problem:
+    return not_allowed("not-local", f"without authentication {detail}")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Literal, Self
 from uuid import UUID
 
@@ -390,40 +391,19 @@ _EXAMPLE: JsonDict = {
     "metadata": {"recipients": ["ann@example.org"]},
     "retry": {"max_attempts": 5, "delay": 10, "factor": 2},
 }
-_ANSWER: JsonDict = {
-    "id": "dc6a1d2d-3a83-5549-b42c-0725da1b4e29",
-    "key": "nightly report",
-    "name": "report",
-    "queue": "default",
-    "priority": 1,
-    "trigger": {
-        "kind": "cron",
-        "state": {"expression": "0 9 * * MON-FRI", "timezone": "Europe/Berlin"},
-    },
-    "metadata": {"recipients": ["ann@example.org"]},
-    "expire_after": None,
-    "timeout": None,
-    "start_timeout": None,
-    "heartbeat_timeout": None,
-    "retry": None,
-    "catch_up": None,
-    "jitter": None,
-    "overlap": "allow",
-    "lock": None,
-    "max_per_node": None,
-    "max_queue": None,
-    "when_full": "refuse",
-    "paused": False,
-    "note": None,
-    "state": "active",
-    "next_fire_time": "2030-01-01T08:00:00Z",
-    "paused_at": None,
-    "completed_at": None,
-    "owner": None,
-    "revision": 1,
-    "recurring": True,
-    "description": "every weekday at 09:00",
-}
+
+
+def example() -> TaskDefinition:
+    """The definition of the examples, as it is stored."""
+    now = datetime(2030, 1, 1, 7, 59, 58, tzinfo=UTC)
+    body = DefinitionBody.model_validate({**_EXAMPLE, "key": "nightly report"})
+    made = body.definition(now, revision=1)
+    return replace(made, next_fire_time=made.trigger.next_fire_time(now))
+
+
+def _add_example(schema: dict[str, Any]) -> None:
+    answer = DefinitionAnswer.of(example())
+    schema["examples"] = [answer.model_dump(mode="json")]
 
 
 class DefinitionBody(Body):
@@ -519,7 +499,7 @@ class DefinitionPut(DefinitionBody):
 class DefinitionAnswer(Answer):
     """A definition as the server keeps it."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [_ANSWER]})
+    model_config = ConfigDict(json_schema_extra=_add_example)
 
     id: UUID
     key: str | None

@@ -8,7 +8,6 @@ from typing import Annotated, Any, Literal, Self
 from uuid import UUID
 
 from pydantic import ConfigDict, Field
-from pydantic.config import JsonDict
 
 from go_scheduler.audit import AuditedDefinition, AuditedTime, Verdict
 from go_scheduler.handlers.job_types import unmarked
@@ -31,6 +30,7 @@ from go_scheduler.http.bodies.definitions import (
     TriggerAnswer,
     TriggerBody,
     description_of,
+    example,
     warnings_of,
 )
 from go_scheduler.models import (
@@ -109,40 +109,26 @@ class StatsAnswer(Answer):
         )
 
 
-_ANSWER: JsonDict = {
-    "id": "36befd6f-c19e-4d9e-8ed3-f48f14fabf2c",
-    "definition_id": "dc6a1d2d-3a83-5549-b42c-0725da1b4e29",
-    "definition_key": "nightly report",
-    "name": "report",
-    "queue": "default",
-    "state": "completed",
-    "fire_time": "2030-01-01T08:00:00Z",
-    "execute_at": "2030-01-01T08:00:00Z",
-    "due_at": "2030-01-01T08:00:00Z",
-    "attempt": 1,
-    "runs": 1,
-    "max_attempts": 5,
-    "payload": None,
-    "metadata": {"recipients": ["ann@example.org"]},
-    "key": None,
-    "claimed_by": "a3e9a4f4-4a8e-4b0c-8b55-3b1d8f3c9d21",
-    "worker": None,
-    "created_at": "2030-01-01T07:59:58Z",
-    "updated_at": "2030-01-01T08:00:03Z",
-    "started_at": "2030-01-01T08:00:00.001Z",
-    "completed_at": "2030-01-01T08:00:03Z",
-    "outcome": "completed",
-    "error": None,
-    "result": None,
-    "client": None,
-    "stage": None,
-    "accepted_at": None,
-    "start_by": None,
-    "progress": None,
-    "skipped": None,
-    "cancel_requested": False,
-    "parked": False,
-}
+def _add_example(schema: dict[str, Any]) -> None:
+    definition = example()
+    at = definition.next_fire_time
+    assert at is not None
+    instance = TaskInstance(
+        id=UUID("36befd6f-c19e-4d9e-8ed3-f48f14fabf2c"),
+        definition=definition,
+        fire_time=at,
+        execute_at=at,
+        due_at=at,
+        attempt=1,
+        runs=1,
+        claimed_by=UUID("a3e9a4f4-4a8e-4b0c-8b55-3b1d8f3c9d21"),
+        created_at=at,
+        started_at=at,
+        completed_at=at,
+        outcome=Outcome.COMPLETED,
+    )
+    answer = InstanceAnswer.of(instance)
+    schema["examples"] = [answer.model_dump(mode="json")]
 
 
 class SkippedAnswer(Answer):
@@ -157,7 +143,7 @@ class SkippedAnswer(Answer):
 class InstanceAnswer(Answer):
     """An instance: one run of a definition, by its schedule or by hand."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [_ANSWER]})
+    model_config = ConfigDict(json_schema_extra=_add_example)
 
     id: UUID
     definition_id: UUID

@@ -1,12 +1,14 @@
-"""Loads the settings of a server, and shows where each was set."""
+"""Loads the settings of a server, checks them, and shows where each was set."""
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import ssl
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -18,14 +20,26 @@ from pydantic_settings import (
     SettingsError,
 )
 
+from go_scheduler.clock import SystemClock
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.formatting import shown
+from go_scheduler.handlers.job_types import JobTypes
+from go_scheduler.http.access.authentication import ApiKeys
+from go_scheduler.http.access.issuer import OidcIssuer
+from go_scheduler.http.access.loopback import checked_origins, is_loopback
 from go_scheduler.http.configuration.files import find_file, read_file, read_yaml
 from go_scheduler.http.configuration.sections import PREFIX, Configuration
+from go_scheduler.policies import CatchUp
 from go_scheduler.pydantic_messages import worded
+from go_scheduler.scheduler import Scheduler
+from go_scheduler.stores import MemoryStore
+from go_scheduler.stores.opening import open_store
 
 if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
+
+    from go_scheduler.http.access.authentication import ApiKey
+    from go_scheduler.http.configuration.sections import KeySection, ServerSection
 
 Place = tuple[str | int, ...]
 """The path of a setting: the names of its sections, and its own."""
@@ -257,3 +271,126 @@ def _model_of(annotation: Any) -> type[BaseModel] | None:
         return annotation
     found = map(_model_of, get_args(annotation))
     return next((each for each in found if each is not None), None)
+
+
+def check(settings: Configuration) -> None:
+    """Refuse settings with which a server cannot start.
+
+    Raises:
+        ConfigurationError: A line for each wrong setting: where it was set, and what
+            is wrong.
+    """
+    problems: dict[Place, str] = {}
+    for place, make in _parts(settings):
+        try:
+            make()
+        except ConfigurationError as error:
+            # An error of a section is left out after an error of its settings.
+            if not any(each[: len(place)] == place for each in problems):
+                # The message begins with the name of an argument, often of a setting.
+                first = str(error).partition(" ")[0].rstrip(",:")
+                exact = (*place, first) if first in settings_below(place) else place
+                problems[exact] = f"{settings.sources.named(exact)}: {error}"
+    if problems:
+        raise ConfigurationError("\n".join(problems.values()))
+
+
+def _parts(settings: Configuration) -> Iterator[tuple[Place, Callable[[], object]]]:
+    """The objects to make of the settings, by the paths of these."""
+    if (url := settings.store.url) is not None:
+        yield ("store", "url"), lambda: open_store(url.get_secret_value()).close()
+    access, server = settings.access, settings.server
+    keys: list[ApiKey] = []
+    for index, each in enumerate(access.keys):
+
+        def add(each: KeySection = each) -> None:
+            key = each.key()
+            ApiKeys([*keys, key], SystemClock())
+            keys.append(key)
+
+        yield ("access", "keys", index), add
+    if access.oidc is not None:
+        yield ("access", "oidc"), partial(OidcIssuer, **dict(access.oidc))
+    yield ("access", "origins"), partial(checked_origins, access.origins)
+    yield ("server", "host"), partial(_check_host, settings)
+    yield ("server", "tls_certificate"), partial(_check_tls, server)
+    yield ("server", "limits"), server.request_limits
+    yield ("jobs",), settings.jobs.defaults
+    if (origin := settings.dashboard.origin) is not None:
+        yield ("dashboard", "origin"), partial(checked_origins, [origin])
+    yield from _types(settings)
+    scheduler = settings.scheduler
+    yield ("scheduler", "retry"), scheduler.retry.policy
+    yield ("scheduler", "catch_up"), partial(CatchUp, **dict(scheduler.catch_up))
+    yield (
+        ("scheduler",),
+        lambda: Scheduler(None, MemoryStore(), **scheduler.arguments()),
+    )
+    yield (
+        ("work",),
+        lambda: settings.work.hand_out(Scheduler(None, MemoryStore())),
+    )
+
+
+def _types(settings: Configuration) -> Iterator[tuple[Place, Callable[[], object]]]:
+    types, dispatch = settings.types, settings.dispatch
+    if (webhook := types.webhook) is not None:
+        for of in ("secrets", "authorizations"):
+            for name, secret in getattr(webhook, of).items():
+                yield ("types", "webhook", of, name), secret.secret
+        yield ("types", "webhook"), webhook.executor
+    if types.email is not None:
+        yield ("types", "email"), types.email.executor
+    if types.shell is not None:
+        yield ("types", "shell"), partial(_check_shell, settings)
+        for name, command in types.shell.commands.items():
+            yield ("types", "shell", "commands", name), command.command
+        yield ("types", "shell"), types.shell.executor
+    yield ("types",), types.job_types
+    for name, each in dispatch.types.items():
+        make = partial(each.job_type, JobTypes(), name, queue=types.queue)
+        yield ("dispatch", "types", name), make
+    yield ("dispatch",), partial(_check_dispatch, settings)
+
+
+def _check_host(settings: Configuration) -> None:
+    host = settings.server.host
+    if settings.access.is_open and not is_loopback(host):
+        raise ConfigurationError(
+            f"without authentication it is for this machine alone, and {host} is for"
+            " others as well: set up access.keys or access.oidc, or leave server.host"
+            " at 127.0.0.1"
+        )
+
+
+def _check_shell(settings: Configuration) -> None:
+    if settings.access.is_open:
+        raise ConfigurationError(
+            "it runs commands, and without authentication any program on this machine"
+            " could have them run: set up access.keys or access.oidc"
+        )
+
+
+def _check_dispatch(settings: Configuration) -> None:
+    types = settings.types
+    with settings.dispatch.opened(types.job_types(), queue=types.queue):
+        pass
+
+
+def _check_tls(server: ServerSection) -> None:
+    if server.tls_certificate is None or server.tls_key is None:
+        return
+    password = server.tls_key_password
+    secret = None if password is None else password.get_secret_value()
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(
+            # Without any password OpenSSL would ask for it in the terminal.
+            server.tls_certificate,
+            server.tls_key,
+            secret or "",
+        )
+    except (OSError, ValueError) as error:
+        raise ConfigurationError(
+            f"{server.tls_certificate}, with tls_key {server.tls_key}, cannot be used:"
+            f" {error}"
+        ) from None

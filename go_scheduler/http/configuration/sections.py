@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from copy import copy
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -32,14 +33,17 @@ from go_scheduler.handlers.shell import Command, Shell
 from go_scheduler.handlers.shell import Limits as CommandLimits
 from go_scheduler.handlers.webhook import Webhook
 from go_scheduler.handlers.webhook_settings import Secret, WebhookSettings
-from go_scheduler.http.access.authentication import Access, OpenAccess
-from go_scheduler.http.access.bearer import ApiKey, BearerAccess
+from go_scheduler.http.access.authentication import (
+    Access,
+    ApiKey,
+    BearerAccess,
+    OpenAccess,
+)
 from go_scheduler.http.access.issuer import OidcIssuer
-from go_scheduler.http.access.rate_limits import Rate, Waiting
 from go_scheduler.http.configuration.files import read_text
 from go_scheduler.http.configuration.imported import imported
 from go_scheduler.http.jobs.jitter import JobDefaults
-from go_scheduler.http.limits import Limits
+from go_scheduler.http.limits import Limits, Rate, Waiting
 from go_scheduler.http.work.long_poll import LongPoll
 from go_scheduler.policies import CatchUp, RetryPolicy
 from go_scheduler.scheduler import Scheduler
@@ -47,7 +51,6 @@ from go_scheduler.scheduler import Scheduler
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from go_scheduler.dispatch.bus import MessageBus
     from go_scheduler.handlers.registry import Handler
     from go_scheduler.http.configuration.loading import Sources
 
@@ -706,41 +709,36 @@ class DispatchSection(Section):
     heartbeat_timeout: Duration | None = None
     types: dict[str, DispatchTypeSection] = Field(default_factory=dict)
 
-    def bus(self) -> MessageBus | None:
-        """The bus, not connected yet; None: there is none.
-
-        Raises:
-            ConfigurationError: The URL is wrong, or there are types without a bus.
-        """
-        if self.url is not None:
-            return open_bus(self.url.get_secret_value())
-        if self.types:
-            raise ConfigurationError(
-                "types are run over a bus, and dispatch.url names none"
-            )
-        return None
-
-    def dispatcher(self, bus: MessageBus, types: JobTypes, *, queue: str) -> Dispatcher:
-        """The handler that publishes runs; it is added to the job types.
+    @contextmanager
+    def opened(self, types: JobTypes, *, queue: str) -> Iterator[Dispatcher | None]:
+        """Open the bus within the context; gives the handler that publishes runs.
 
         Args:
-            bus: The bus.
             types: Receives the types.
             queue: The queue of types without one.
 
         Raises:
-            ConfigurationError: A setting is wrong, or a name is taken.
+            ConfigurationError: A setting is wrong, a name is taken, or there are types
+                without a bus.
         """
-        dispatcher = Dispatcher(
-            bus,
-            namespace=self.namespace,
-            topic_per_task=self.topic_per_task,
-            start_timeout=self.start_timeout,
-            heartbeat_timeout=self.heartbeat_timeout,
-        )
-        for name, each in self.types.items():
-            each.job_type(types, name, queue=queue)(dispatcher)
-        return dispatcher
+        if self.url is None:
+            if self.types:
+                raise ConfigurationError(
+                    "types are run over a bus, and dispatch.url names none"
+                )
+            yield None
+            return
+        with open_bus(self.url.get_secret_value()) as bus:
+            dispatcher = Dispatcher(
+                bus,
+                namespace=self.namespace,
+                topic_per_task=self.topic_per_task,
+                start_timeout=self.start_timeout,
+                heartbeat_timeout=self.heartbeat_timeout,
+            )
+            for name, each in self.types.items():
+                each.job_type(types, name, queue=queue)(dispatcher)
+            yield dispatcher
 
 
 class Configuration(BaseSettings, Section):

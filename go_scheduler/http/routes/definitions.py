@@ -11,7 +11,6 @@ from urllib.parse import quote, unquote
 from uuid import UUID, uuid4
 
 from fastapi import APIRouter, Body, Header, Query, Request, Response
-from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from pydantic import ValidationError
 from starlette.routing import Match
@@ -30,7 +29,14 @@ from go_scheduler.http.access.authentication import (
     RunReader,
     RunWriter,
 )
-from go_scheduler.http.access.caller import Caller
+from go_scheduler.http.access.caller import (
+    Caller,
+    check_declares,
+    check_sees,
+    is_restricted,
+    seen_definition,
+    seen_why,
+)
 from go_scheduler.http.bodies.body import (
     DefinitionId,
     PageOf,
@@ -63,14 +69,7 @@ from go_scheduler.http.bodies.instances import (
 from go_scheduler.http.context import Here
 from go_scheduler.http.jobs.known_types import is_type
 from go_scheduler.http.paths import set_location
-from go_scheduler.http.problems import Problem, invalid
-from go_scheduler.http.routes.visibility import (
-    check_declares,
-    check_sees,
-    is_restricted,
-    seen_definition,
-    seen_why,
-)
+from go_scheduler.http.problems import Problem, invalid, mismatch
 from go_scheduler.models import TaskDefinition
 
 if TYPE_CHECKING:
@@ -243,8 +242,7 @@ def patched(stored: TaskDefinition, patch: Mapping[str, Any]) -> DefinitionPut:
     A trigger is replaced as a whole.
 
     Raises:
-        RequestValidationError: The result is wrong.
-        Problem: 422, a patch cannot change this field.
+        Problem: 422, the result is wrong, or a patch cannot change this field.
     """
     document = DefinitionBody.of(stored)
     for each in ("paused", "note"):
@@ -255,8 +253,7 @@ def patched(stored: TaskDefinition, patch: Mapping[str, Any]) -> DefinitionPut:
     try:
         return DefinitionPut.model_validate(merged)
     except ValidationError as error:
-        found = [{**each, "loc": ("body", *each["loc"])} for each in error.errors()]
-        raise RequestValidationError(found) from None
+        raise mismatch(error) from None
 
 
 def _merged(old: Any, patch: Mapping[str, Any]) -> dict[str, Any]:

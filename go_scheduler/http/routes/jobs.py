@@ -16,6 +16,7 @@ from starlette.types import Receive, Scope, Send
 from go_scheduler.client.store_access import on_thread
 from go_scheduler.errors import TaskInstanceStateError
 from go_scheduler.http.access.authentication import JobWriter, RunReader, RunWriter
+from go_scheduler.http.access.caller import is_restricted, seen_instance
 from go_scheduler.http.bodies.body import Name, PageOf, of_field
 from go_scheduler.http.bodies.instances import (
     CancelAnswer,
@@ -30,7 +31,6 @@ from go_scheduler.http.jobs.jitter import Spread
 from go_scheduler.http.jobs.submitting import Import, Submitting, planned
 from go_scheduler.http.paths import set_location
 from go_scheduler.http.problems import Problem, invalid
-from go_scheduler.http.routes.visibility import is_restricted, seen_instance
 
 router = APIRouter(prefix="/v1", tags=["jobs"])
 

@@ -13,7 +13,7 @@ from prometheus_client.core import (
     GaugeMetricFamily,
     HistogramMetricFamily,
 )
-from prometheus_client.registry import Collector, CollectorRegistry
+from prometheus_client.registry import CollectorRegistry
 from pydantic import BaseModel
 
 from go_scheduler.client.store_access import on_thread
@@ -21,11 +21,18 @@ from go_scheduler.errors import TaskDefinitionNotFoundError
 from go_scheduler.http.access.authentication import (
     METADATA,
     Admin,
+    BearerAccess,
     JobReader,
     RunReader,
 )
-from go_scheduler.http.access.bearer import BearerAccess
-from go_scheduler.http.access.caller import SCOPES
+from go_scheduler.http.access.caller import (
+    SCOPES,
+    check_unrestricted,
+    is_restricted,
+    seen_definition,
+    seen_instance,
+    seen_why,
+)
 from go_scheduler.http.bodies.definitions import trigger_of
 from go_scheduler.http.bodies.instances import (
     HealthAnswer,
@@ -39,13 +46,6 @@ from go_scheduler.http.bodies.instances import (
 )
 from go_scheduler.http.context import Context, Here
 from go_scheduler.http.problems import RETRY_AFTER, Problem
-from go_scheduler.http.routes.visibility import (
-    check_unrestricted,
-    is_restricted,
-    seen_definition,
-    seen_instance,
-    seen_why,
-)
 from go_scheduler.models.counts import BOUNDS_IN_SECONDS
 from go_scheduler.scheduler import Scheduler
 from go_scheduler.telemetry import figures
@@ -111,20 +111,15 @@ def written(
     metrics = [_family(GaugeMetricFamily, *each) for each in stored]
     if gathered is not None:
         metrics += _of_nodes(gathered)
-    registry = CollectorRegistry()
-    registry.register(_Once(metrics))
-    return generate_latest(registry).decode()
+    return generate_latest(_Registry(metrics)).decode()
 
 
-class _Once(Collector):
-    """A collector of metrics that have been read already."""
+class _Registry(CollectorRegistry):
+    """A registry of metrics that have been read already."""
 
     def __init__(self, metrics: Sequence[Metric]) -> None:
+        super().__init__()
         self._metrics = metrics
-
-    def describe(self) -> Iterable[Metric]:
-        """Describe nothing, or Prometheus would collect twice."""
-        return ()
 
     def collect(self) -> Iterable[Metric]:
         """All metrics."""
@@ -263,16 +258,11 @@ async def stats(here: Here, caller: RunReader) -> StatsAnswer:
 
     For a restricted caller, only its instances are counted.
     """
-    client = here.client
+    client, restricted = here.client, is_restricted(caller)
     counts = await client.acounts_up_to(queues=caller.queues, owners=caller.owners)
-    if is_restricted(caller):
-        return StatsAnswer.counted(counts, nodes=None, workers=None)
-    nodes = await client.anodes()
-    return StatsAnswer.counted(
-        counts,
-        nodes=sum(1 for each in nodes if each.alive),
-        workers=None if here.work is None else here.work.waiting_workers,
-    )
+    nodes = None if restricted else sum(each.alive for each in await client.anodes())
+    workers = None if here.work is None or restricted else here.work.waiting_workers
+    return StatsAnswer.counted(counts, nodes=nodes, workers=workers)
 
 
 @router.get("/v1/nodes")

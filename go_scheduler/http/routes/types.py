@@ -11,7 +11,7 @@ from go_scheduler.errors import ConfigurationError
 from go_scheduler.handlers.job_types import MARK
 from go_scheduler.handlers.registry import task_id
 from go_scheduler.http.access.authentication import JobReader, JobWriter
-from go_scheduler.http.access.caller import Caller
+from go_scheduler.http.access.caller import Caller, check_declares, is_restricted
 from go_scheduler.http.bodies.body import PageQuery
 from go_scheduler.http.bodies.jobs import TypeAnswer, TypeBody, TypesAnswer
 from go_scheduler.http.context import Context, Here
@@ -22,7 +22,6 @@ from go_scheduler.http.jobs.known_types import (
     no_type,
 )
 from go_scheduler.http.problems import Problem
-from go_scheduler.http.routes.visibility import check_declares, is_restricted
 from go_scheduler.models import TaskDefinition
 
 router = APIRouter(prefix="/v1", tags=["types"])

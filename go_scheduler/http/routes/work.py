@@ -67,11 +67,6 @@ class WorkQuery(Query):
         description="The name of the worker, for people to read.",
     )
 
-    @property
-    def waits(self) -> timedelta:
-        """How long to wait."""
-        return timedelta(seconds=self.wait)
-
 
 class WorkItem(Answer):
     """An instance to run."""
@@ -281,7 +276,7 @@ async def take(
             found = await work.take(
                 asked.queues.split(","),
                 most=asked.max,
-                wait=asked.waits,
+                wait=timedelta(seconds=asked.wait),
                 worker=asked.worker,
                 caller=caller,
                 gone=gone,
@@ -302,11 +297,7 @@ async def complete(
 
     The first success of an instance counts, whichever attempt it is of.
     """
-    client = body.client()
-    with of_field("result"):
-        await work.complete(
-            instance_id, body.token, caller, result=body.result, client=client
-        )
+    await _complete(instance_id, body, caller, work)
     return RecordedAnswer()
 
 
@@ -376,15 +367,21 @@ async def release(
     return RecordedAnswer()
 
 
+async def _complete(
+    instance_id: UUID, body: CompleteBody, caller: Caller, work: LongPoll
+) -> None:
+    client = body.client()
+    with of_field("result"):
+        await work.complete(
+            instance_id, body.token, caller, result=body.result, client=client
+        )
+
+
 async def _completed(
     item: CompletedItem, caller: Caller, work: LongPoll
 ) -> CompletedAnswer:
     try:
-        client = item.client()
-        with of_field("result"):
-            await work.complete(
-                item.instance_id, item.token, caller, result=item.result, client=client
-            )
+        await _complete(item.instance_id, item, caller, work)
     except Problem as problem:
         return CompletedAnswer(problem=problem.body)
     except GoSchedulerError as error:

@@ -12,16 +12,15 @@ import secrets
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
-from go_scheduler.checks import check_at_least, check_positive, check_type
-from go_scheduler.clock import ZERO
+from go_scheduler.checks import check_at_least, check_number, check_positive
 from go_scheduler.errors import ConfigurationError, StoreError
-from go_scheduler.formatting import shown
-from go_scheduler.http.access.rate_limits import Waiting, too_many
-from go_scheduler.http.problems import RETRY_AFTER, Problem
+from go_scheduler.http.limits import Waiting, too_many
+from go_scheduler.http.problems import RETRY_AFTER, Problem, not_allowed, store_away
 from go_scheduler.models import Extension
 from go_scheduler.run import HandedOn
 from go_scheduler.running.calling.waiters import Waiter
@@ -39,7 +38,7 @@ from go_scheduler.settings import checked_queues
 from go_scheduler.stores.messages import Claim
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from concurrent.futures import Executor
     from uuid import UUID
 
@@ -58,58 +57,61 @@ _MAC = 32
 _LONGEST_TOKEN = 2000
 
 
-class Signed(NamedTuple):
-    """What a token says.
-
-    Attributes:
-        attempt: Of the run.
-        queue: In which its instance was when it was handed out.
-    """
-
-    attempt: int
-    queue: str
-
-
 class RunTokens:
-    """Makes tokens, and reads those that were made with the same key.
+    """Signs the tokens of runs, by a key that all servers of the store share.
 
     A token holds for one attempt of one instance, and for the caller it was made for.
 
     Args:
-        key: Shared by all servers of a store.
+        scheduler: That of the store.
+        threads: Where the key is read, once.
     """
 
-    def __init__(self, key: bytes) -> None:
-        self._key = key
+    def __init__(self, scheduler: Scheduler, threads: Executor) -> None:
+        self._scheduler = scheduler
+        self._threads = threads
+        self._key = b""
 
-    def make(self, instance_id: UUID, subject: str, signed: Signed) -> str:
-        """The token of a run.
-
-        Args:
-            instance_id: Of what.
-            subject: Who runs it.
-            signed: What it says.
-        """
-        says = signed.attempt.to_bytes(_ATTEMPT) + signed.queue.encode()
-        return urlsafe_b64encode(self._mac(instance_id, subject, says) + says).decode()
-
-    def read(self, token: str, instance_id: UUID, subject: str) -> Signed:
-        """What a token says.
+    async def read_key(self) -> None:
+        """Have the key, without which no token is made.
 
         Raises:
-            Problem: 403, it was not made here, or for another run or caller.
+            StoreError: The key is not known yet, and the store is away.
         """
-        decoded = _decoded(token)
+        if not self._key:
+            loop = asyncio.get_running_loop()
+            key = await loop.run_in_executor(self._threads, self._read_key)
+            self._key = bytes.fromhex(key)
+
+    def make(self, instance: TaskInstance, subject: str) -> str:
+        """The token of a run, for the one who runs it."""
+        queue = instance.definition.queue.encode()
+        says = instance.attempt.to_bytes(_ATTEMPT) + queue
+        return urlsafe_b64encode(self._mac(instance.id, subject, says) + says).decode()
+
+    async def claim(self, instance_id: UUID, token: str, caller: Caller) -> Claim:
+        """What a token claims.
+
+        Raises:
+            Problem: 403, it is not theirs, or they may not work any more.
+            StoreError: As ``read_key``.
+        """
+        await self.read_key()
+        try:
+            decoded = urlsafe_b64decode(token[:_LONGEST_TOKEN].encode())
+        except (binascii.Error, UnicodeEncodeError):
+            decoded = b""
         mac, says = decoded[:_MAC], decoded[_MAC:]
-        if not hmac.compare_digest(mac, self._mac(instance_id, subject, says)):
-            raise Problem(
-                403,
+        if not hmac.compare_digest(mac, self._mac(instance_id, caller.subject, says)):
+            raise not_allowed(
                 "work-token",
-                "Not allowed",
                 "the token is not that of this instance, or was given to another"
                 " caller: pass it on as it came with the work",
             )
-        return Signed(int.from_bytes(says[:_ATTEMPT]), says[_ATTEMPT:].decode())
+        # Its instance was in this queue when it was handed out.
+        caller.check_work(says[_ATTEMPT:].decode())
+        attempt = int.from_bytes(says[:_ATTEMPT])
+        return Claim(instance_id=instance_id, attempt=attempt)
 
     def _mac(self, instance_id: UUID, subject: str, says: bytes) -> bytes:
         # The one part whose length may vary comes last, behind the length of the other.
@@ -117,56 +119,9 @@ class RunTokens:
         text = instance_id.bytes + length + says + subject.encode()
         return hmac.digest(self._key, text, "sha256")
 
-
-def _decoded(token: str) -> bytes:
-    """The bytes of a token; none, if it is no token."""
-    try:
-        return urlsafe_b64decode(token[:_LONGEST_TOKEN].encode())
-    except (binascii.Error, UnicodeEncodeError):
-        return b""
-
-
-class Signing:
-    """Reads the key once, as all servers of the store share it.
-
-    Args:
-        scheduler: That of the store.
-        threads: Where it is read.
-    """
-
-    def __init__(self, scheduler: Scheduler, threads: Executor) -> None:
-        self._scheduler = scheduler
-        self._threads = threads
-        self._tokens: RunTokens | None = None
-
-    async def tokens(self) -> RunTokens:
-        """What makes tokens.
-
-        Raises:
-            StoreError: The key is not known yet, and the store is away.
-        """
-        if self._tokens is None:
-            loop = asyncio.get_running_loop()
-            self._tokens = await loop.run_in_executor(self._threads, self._read_key)
-        return self._tokens
-
-    async def claim(self, instance_id: UUID, token: str, caller: Caller) -> Claim:
-        """What a token claims.
-
-        Raises:
-            Problem: 403, it is not theirs, or they may not work any more.
-            StoreError: As ``tokens``.
-        """
-        tokens = await self.tokens()
-        signed = tokens.read(token, instance_id, caller.subject)
-        caller.check_work(signed.queue)
-        return Claim(instance_id=instance_id, attempt=signed.attempt)
-
-    def _read_key(self) -> RunTokens:
+    def _read_key(self) -> str:
         store = self._scheduler._ready()
-        return RunTokens(
-            bytes.fromhex(store.keep_setting(SETTING, secrets.token_hex(32)))
-        )
+        return store.keep_setting(SETTING, secrets.token_hex(32))
 
 
 def lost() -> Problem:
@@ -248,106 +203,13 @@ class GatheredWrites(Generic[_Asked, _Answer]):
             except Exception as error:
                 answers = [error] * len(some)
             for (_, future), answer in zip(some, answers, strict=True):
-                _settle(future, answer)
+                if future.done():
+                    continue  # Whoever asked is gone.
+                if isinstance(answer, Exception):
+                    future.set_exception(answer)
+                else:
+                    future.set_result(answer)
         self._writing = None
-
-
-def _settle(future: asyncio.Future[_Answer], answer: _Answer | Exception) -> None:
-    # Whoever asked may be gone.
-    if future.done():
-        return
-    if isinstance(answer, Exception):
-        future.set_exception(answer)
-    else:
-        future.set_result(answer)
-
-
-class Returned:
-    """Gives back to the store what is not run after all.
-
-    Args:
-        scheduler: That of whose store the runs are.
-        threads: Where it is written.
-    """
-
-    def __init__(self, scheduler: Scheduler, threads: Executor) -> None:
-        self._scheduler = scheduler
-        self._threads = threads
-        self._tasks: set[asyncio.Task[None]] = set()
-
-    async def give_back(
-        self, claim: Claim, *, delay: timedelta = ZERO, reason: str | None = None
-    ) -> bool:
-        """Give one back for a time; whether its claim was current.
-
-        Raises:
-            StoreError: The store is away.
-        """
-        release = partial(self._scheduler.release, delay=delay, reason=reason)
-        return await asyncio.get_running_loop().run_in_executor(
-            self._threads, release, claim.instance_id, claim.attempt
-        )
-
-    def give_back_all(self, instances: Iterable[TaskInstance]) -> None:
-        """Begin to give some back; if the store is away their leases lapse."""
-        for each in instances:
-            task = asyncio.create_task(self._try(Claim.of(each)))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
-
-    async def close(self) -> None:
-        """Wait until all is written."""
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-
-    async def _try(self, claim: Claim) -> None:
-        with suppress(StoreError):
-            await self.give_back(claim)
-
-
-class Reported:
-    """Has what workers report written, each kind apart from the others.
-
-    Args:
-        scheduler: That of whose store the runs are; its settings say what follows.
-        threads: Where it is written.
-    """
-
-    def __init__(self, scheduler: Scheduler, threads: Executor) -> None:
-        self._scheduler = scheduler
-        self._new_remote = scheduler._remote_runs_maker()
-        self._extend = GatheredWrites[Extending, Extension](self._extend_all, threads)
-        self._complete = GatheredWrites[Success, bool](self._complete_all, threads)
-        self._fail = GatheredWrites[Failing, bool](self._fail_all, threads)
-        self.extend, self.complete = self._extend.ask, self._complete.ask
-        self.fail = self._fail.ask
-
-    async def close(self) -> None:
-        """Wait until all is written."""
-        for each in (self._extend, self._complete, self._fail):
-            await each.close()
-
-    def _extend_all(
-        self, runs: Sequence[Extending]
-    ) -> Sequence[Extension | StoreError]:
-        answers = self._new_remote().extend_all(runs)
-        # One that has timed out may run again at once.
-        if Extension.LOST in answers:
-            self._scheduler._look_at_all()
-        return answers
-
-    def _complete_all(self, runs: Sequence[Success]) -> Sequence[bool | StoreError]:
-        answers = self._new_remote().complete_all(runs)
-        ended = [run for run, it in zip(runs, answers, strict=True) if it is True]
-        if any(lets_others_run(each) for each in ended):
-            self._scheduler._look_at_all()
-        return answers
-
-    def _fail_all(self, runs: Sequence[Failing]) -> Sequence[bool | StoreError]:
-        answers = self._new_remote().fail_all(runs)
-        # They may run again at once.
-        if True in answers:
-            self._scheduler._look_at_all()
-        return answers
 
 
 _TURNS = 4
@@ -494,12 +356,8 @@ class PollNode:
 
     def _check(self) -> None:
         if self._is_cut_off:
-            raise Problem(
-                503,
-                "store-unavailable",
-                "The store cannot be reached",
-                "the store does not answer at the moment: come again later",
-                headers=RETRY_AFTER,
+            raise store_away(
+                "the store does not answer at the moment: come again later"
             )
 
     @property
@@ -507,19 +365,19 @@ class PollNode:
         return self._scheduler is not None and self._scheduler._is_cut_off
 
 
+@dataclass(slots=True)
 class QueueSet:
     """A set of queues for which workers wait.
 
     Attributes:
         caller: Who has waited first.
         waiting: How many wait.
-        idle_since: The event loop's time at which the last one left.
+        dropping: Drops it; None: somebody waits.
     """
 
-    def __init__(self, caller: str, now: float) -> None:
-        self.caller = caller
-        self.waiting = 0
-        self.idle_since = now
+    caller: str
+    waiting: int = 0
+    dropping: asyncio.TimerHandle | None = None
 
 
 class QueueSets:
@@ -535,8 +393,8 @@ class QueueSets:
         self._most = most
         self._each = each
         self._idle = idle
+        # Of those for which nobody waits, the first has been idle for longest.
         self._all: dict[tuple[str, ...], QueueSet] = {}
-        self._sweep: asyncio.TimerHandle | None = None
 
     @contextmanager
     def held(self, node: Node, queues: tuple[str, ...], caller: str) -> Iterator[None]:
@@ -545,27 +403,30 @@ class QueueSets:
         Raises:
             Problem: 429, there are too many others.
         """
-        loop = asyncio.get_running_loop()
         one = self._all.get(queues)
         if one is None:
             self._make_place_for(node, caller)
-            one = self._all[queues] = QueueSet(caller, loop.time())
+            one = self._all[queues] = QueueSet(caller)
             node.subscribe(queues)
-        elif not one.waiting:
+        elif one.dropping is not None:
+            one.dropping.cancel()
+            one.dropping = None
             one.caller = caller
-        if self._sweep is None:
-            self._sweep_later(node)
         one.waiting += 1
         try:
             yield
         finally:
             one.waiting -= 1
-            one.idle_since = loop.time()
+            if not one.waiting:
+                self._all[queues] = self._all.pop(queues)
+                loop, idle = asyncio.get_running_loop(), self._idle.total_seconds()
+                one.dropping = loop.call_later(idle, self._drop, node, queues)
 
     def close(self) -> None:
         """Look after them no more."""
-        if self._sweep is not None:
-            self._sweep.cancel()
+        for each in self._all.values():
+            if each.dropping is not None:
+                each.dropping.cancel()
 
     def _make_place_for(self, node: Node, caller: str) -> None:
         """If there are too many, drop one for which nobody waits.
@@ -575,43 +436,25 @@ class QueueSets:
         """
         own = {q: each for q, each in self._all.items() if each.caller == caller}
         if len(own) >= self._each:
-            self._drop_idlest(node, own, "workers of this caller wait", "the others")
+            among, who, whose = own, "workers of this caller wait", "the others"
         elif len(self._all) >= self._most:
-            self._drop_idlest(node, self._all, "workers wait", "theirs")
-
-    def _drop_idlest(
-        self,
-        node: Node,
-        among: Mapping[tuple[str, ...], QueueSet],
-        who: str,
-        whose: str,
-    ) -> None:
-        idle = [queues for queues, each in among.items() if not each.waiting]
-        if not idle:
+            among, who, whose = self._all, "workers wait", "theirs"
+        else:
+            return
+        idle = (queues for queues, each in among.items() if not each.waiting)
+        if (idlest := next(idle, None)) is None:
             raise too_many(
                 f"{who} for {len(among)} different sets of queues already, and the"
                 f" server takes no more: wait for one of {whose}",
                 self._idle,
                 field="queues",
             )
-        self._drop(node, min(idle, key=lambda queues: among[queues].idle_since))
-
-    def _sweep_later(self, node: Node) -> None:
-        loop, delay = asyncio.get_running_loop(), self._idle.total_seconds()
-        self._sweep = loop.call_later(delay, self._drop_idle, node)
-
-    def _drop_idle(self, node: Node) -> None:
-        """Drop those for which nobody waits any more, now and then."""
-        self._sweep = None
-        before = asyncio.get_running_loop().time() - self._idle.total_seconds()
-        for queues, each in list(self._all.items()):
-            if not each.waiting and each.idle_since <= before:
-                self._drop(node, queues)
-        if self._all:
-            self._sweep_later(node)
+        self._drop(node, idlest)
 
     def _drop(self, node: Node, queues: tuple[str, ...]) -> None:
-        del self._all[queues]
+        dropping = self._all.pop(queues).dropping
+        if dropping is not None:
+            dropping.cancel()
         node.unsubscribe(queues)
 
 
@@ -667,20 +510,23 @@ class LongPoll:
         waiting: Waiting | None = None,
     ) -> None:
         check_at_least("lease", lease, timedelta(seconds=1))
-        _check_count("most", most)
+        check_number("most", most, 1)
         each = (most + 1) // 2 if each is None else each
-        _check_count("each", each)
+        check_number("each", each, 1)
         check_positive("idle", idle)
         self._scheduler = scheduler
         self._lease = lease
         self._waiting = waiting or Waiting()
         self._threads = ThreadPoolExecutor(_THREADS, "go_scheduler work")
-        self._signing = Signing(scheduler, self._threads)
-        self._reported = Reported(scheduler, self._threads)
+        self._tokens = RunTokens(scheduler, self._threads)
+        self._new_remote = scheduler._remote_runs_maker()
+        self._extending = GatheredWrites(self._extend_all, self._threads)
+        self._completing = GatheredWrites(self._complete_all, self._threads)
+        self._failing = GatheredWrites(self._fail_all, self._threads)
         self._node = PollNode(scheduler, self._threads)
         self._queue_sets = QueueSets(most=most, each=each, idle=idle)
         self._handed_out = HandedOut()
-        self._returned = Returned(scheduler, self._threads)
+        self._given_back: set[asyncio.Future[None]] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stopping = False
 
@@ -726,9 +572,11 @@ class LongPoll:
                 " workers wait, each for some of them"
             )
         handed_on = HandedOn(expire_after=self._lease, worker=worker)
-        self._check_taking(names, caller)
+        self._check_going()
+        for each in names:
+            caller.check_work(each)
         with self._waiting.place(caller):
-            tokens = await self._signing.tokens()
+            await self._tokens.read_key()
             self._check_going()
             self._loop = asyncio.get_running_loop()
             node = await self._node.started()
@@ -738,14 +586,14 @@ class LongPoll:
                 try:
                     found = await self._node.wait(node, poll, max(wait, _LEAST_WAIT))
                 except BaseException:
-                    self._returned.give_back_all(poll.found)
+                    self._give_back_all(poll.found)
                     raise
         if gone.done():
-            self._returned.give_back_all(found)
+            self._give_back_all(found)
             return []
         if not found:
             self._check_going()
-        return [self._work(each, tokens, caller) for each in found]
+        return [self._work(each, caller) for each in found]
 
     async def heartbeat(
         self, instance_id: UUID, token: str, caller: Caller, *, progress: object = None
@@ -781,12 +629,12 @@ class LongPoll:
             Problem: 403, the token is not theirs; 409, the run is lost.
             StoreError: The store is away.
         """
-        claim = await self._signing.claim(instance_id, token, caller)
+        claim = await self._tokens.claim(instance_id, token, caller)
         known, told = self._handed_out.get(claim), progress_text(progress)
         # By then its next heartbeat has come, and hears that it has timed out.
         grace = self._lease / 3 + GRACE
         run = Extending(claim=claim, by=by, instance=known, grace=grace, progress=told)
-        answer = await self._reported.extend(run)
+        answer = await self._extending.ask(run)
         if answer is Extension.LOST:
             raise lost()
         return answer
@@ -815,7 +663,7 @@ class LongPoll:
                 otherwise.
             StoreError: The store is away.
         """
-        claim = await self._signing.claim(instance_id, token, caller)
+        claim = await self._tokens.claim(instance_id, token, caller)
         text = result_text(result)
         instance = self._handed_out.pop(claim)
         run = Success(
@@ -825,7 +673,7 @@ class LongPoll:
             client=client,
             is_signed=True,
         )
-        if not await self._reported.complete(run):
+        if not await self._completing.ask(run):
             raise ended_otherwise()
 
     async def error(
@@ -854,13 +702,13 @@ class LongPoll:
             Problem: 403, the token is not theirs; 409, the run is lost.
             StoreError: The store is away.
         """
-        claim = await self._signing.claim(instance_id, token, caller)
+        claim = await self._tokens.claim(instance_id, token, caller)
         # Its row is read: it may have been cancelled.
         self._handed_out.pop(claim)
         run = Failing(
             claim=claim, error=message, retry=retry, retry_in=retry_in, client=client
         )
-        if not await self._reported.fail(run):
+        if not await self._failing.ask(run):
             raise lost()
 
     async def release(
@@ -885,9 +733,13 @@ class LongPoll:
             Problem: 403, the token is not theirs; 409, the run is lost.
             StoreError: The store is away.
         """
-        claim = await self._signing.claim(instance_id, token, caller)
+        claim = await self._tokens.claim(instance_id, token, caller)
         self._handed_out.pop(claim)
-        if not await self._returned.give_back(claim, delay=delay, reason=reason):
+        release = partial(self._scheduler.release, delay=delay, reason=reason)
+        loop = asyncio.get_running_loop()
+        if not await loop.run_in_executor(
+            self._threads, release, claim.instance_id, claim.attempt
+        ):
             raise lost()
 
     def stop_taking(self) -> None:
@@ -907,14 +759,10 @@ class LongPoll:
         self.stop_taking()
         self._queue_sets.close()
         await self._node.stop()
-        await self._returned.close()
-        await self._reported.close()
+        await asyncio.gather(*self._given_back, return_exceptions=True)
+        for each in (self._extending, self._completing, self._failing):
+            await each.close()
         self._threads.shutdown(wait=False)
-
-    def _check_taking(self, queues: Sequence[str], caller: Caller) -> None:
-        self._check_going()
-        for each in queues:
-            caller.check_work(each)
 
     def _check_going(self) -> None:
         if self._stopping:
@@ -922,16 +770,45 @@ class LongPoll:
             detail = "it hands out no more work: ask again in a moment"
             raise Problem(503, "stopping", title, detail, headers=RETRY_AFTER)
 
-    def _work(self, instance: TaskInstance, tokens: RunTokens, caller: Caller) -> Work:
+    def _work(self, instance: TaskInstance, caller: Caller) -> Work:
         self._handed_out.add(instance)
-        signed = Signed(instance.attempt, instance.definition.queue)
-        token = tokens.make(instance.id, caller.subject, signed)
+        token = self._tokens.make(instance, caller.subject)
         timeout = self._scheduler._defaults.timeout_of(instance)
         lease = self._lease if timeout is None else min(self._lease, timeout)
         return Work(instance, token, lease)
 
+    def _give_back_all(self, instances: Iterable[TaskInstance]) -> None:
+        """Begin to give some back; if the store is away their leases lapse."""
 
-def _check_count(name: str, count: int) -> None:
-    check_type(name, count, int)
-    if count < 1:
-        raise ConfigurationError(f"{name} must be at least 1: {shown(count)}")
+        def give_back(instance: TaskInstance) -> None:
+            with suppress(StoreError):
+                self._scheduler.release(instance.id, instance.attempt)
+
+        loop = asyncio.get_running_loop()
+        for each in instances:
+            future = loop.run_in_executor(self._threads, give_back, each)
+            self._given_back.add(future)
+            future.add_done_callback(self._given_back.discard)
+
+    def _extend_all(
+        self, runs: Sequence[Extending]
+    ) -> Sequence[Extension | StoreError]:
+        answers = self._new_remote().extend_all(runs)
+        # One that has timed out may run again at once.
+        if Extension.LOST in answers:
+            self._scheduler._look_at_all()
+        return answers
+
+    def _complete_all(self, runs: Sequence[Success]) -> Sequence[bool | StoreError]:
+        answers = self._new_remote().complete_all(runs)
+        ended = [run for run, it in zip(runs, answers, strict=True) if it is True]
+        if any(lets_others_run(each) for each in ended):
+            self._scheduler._look_at_all()
+        return answers
+
+    def _fail_all(self, runs: Sequence[Failing]) -> Sequence[bool | StoreError]:
+        answers = self._new_remote().fail_all(runs)
+        # They may run again at once.
+        if True in answers:
+            self._scheduler._look_at_all()
+        return answers

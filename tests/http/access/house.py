@@ -11,8 +11,12 @@ from fastapi import FastAPI
 from go_scheduler import MemoryStore
 from go_scheduler.client import Client
 from go_scheduler.http import create_app
-from go_scheduler.http.access.authentication import allowed
-from go_scheduler.http.access.bearer import ApiKey, BearerAccess, new_key
+from go_scheduler.http.access.authentication import (
+    ApiKey,
+    BearerAccess,
+    allowed,
+    new_key,
+)
 from go_scheduler.http.access.caller import SCOPES, Caller
 from tests.http import serving
 

@@ -21,7 +21,7 @@ from go_scheduler.client import Client
 from go_scheduler.clock import SystemClock
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.events import NoticeGiven, hears
-from go_scheduler.http.access.bearer import BearerAccess
+from go_scheduler.http.access.authentication import BearerAccess
 from go_scheduler.http.access.caller import at
 from go_scheduler.http.access.issuer import (
     LONGEST_TOKEN,

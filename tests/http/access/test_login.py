@@ -13,7 +13,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from go_scheduler.clock import SystemClock
-from go_scheduler.http.access.bearer import BearerAccess
+from go_scheduler.http.access.authentication import BearerAccess
 from go_scheduler.http.access.issuer import OidcIssuer
 from go_scheduler.http.access.login import (
     Login,
@@ -475,7 +475,7 @@ def test_a_strange_answer_of_the_issuer_is_refused(
         answer = get(f"{house.oidc.issuer}{DISCOVERY}").json() | answer
     house.oidc.answers[path] = answer
     with pytest.raises(LoginError, match=why):
-        LoginProvider.discover(**house.known, tls=TLS).tokens()
+        LoginProvider.discover(**house.known, tls=TLS).login(house.clock)
 
 
 def test_an_error_of_the_issuer_is_shown_without_control_characters(
@@ -489,6 +489,6 @@ def test_an_error_of_the_issuer_is_shown_without_control_characters(
     ):
         house.oidc.polled.append(error)
         with pytest.raises(RefusedError) as refused:
-            provider.tokens()
+            provider.login(house.clock)
         assert (refused.value.code, str(refused.value)) == (code, text)
         assert refused.value.__reduce__() == (RefusedError, (code, text))

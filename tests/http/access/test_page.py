@@ -14,8 +14,7 @@ import pytest
 
 from go_scheduler.clock import SystemClock
 from go_scheduler.dashboard.signing_in import BACK
-from go_scheduler.http.access.authentication import OPEN_PATHS
-from go_scheduler.http.access.bearer import BearerAccess
+from go_scheduler.http.access.authentication import OPEN_PATHS, BearerAccess
 from go_scheduler.http.access.caller import SCOPES
 from go_scheduler.http.access.issuer import (
     ASYMMETRIC,

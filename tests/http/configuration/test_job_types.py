@@ -23,10 +23,9 @@ from go_scheduler.handlers.job_types import ENTRY_POINTS, JobTypes
 from go_scheduler.handlers.shell import Command, Limits
 from go_scheduler.handlers.webhook import Webhook
 from go_scheduler.handlers.webhook_settings import WebhookSettings
-from go_scheduler.http.access.bearer import new_key
+from go_scheduler.http.access.authentication import new_key
 from go_scheduler.http.access.issuer import OidcIssuer
-from go_scheduler.http.access.rate_limits import Waiting
-from go_scheduler.http.configuration.checking import check
+from go_scheduler.http.configuration.loading import check
 from go_scheduler.http.configuration.sections import (
     CommandLimitsSection,
     CommandSection,
@@ -38,7 +37,7 @@ from go_scheduler.http.configuration.sections import (
     WorkSection,
 )
 from go_scheduler.http.jobs.jitter import JobDefaults
-from go_scheduler.http.serving import BusIntegration
+from go_scheduler.http.limits import Waiting
 from go_scheduler.http.work.long_poll import LongPoll
 from tests.case_tables import table
 from tests.http.configuration.places import DOCS, YAML, load
@@ -228,7 +227,8 @@ def test_types_of_ones_own_stand_beside_all_others_however_often_they_are_checke
     for _ in range(2):
         check(settings)
     types = settings.types.job_types()
-    BusIntegration(settings, types).close()
+    with settings.dispatch.opened(types, queue="server"):
+        pass
     assert [each.name for each in types.types] == sorted([name, "double"])
     own = import_module("own_types").types
     assert [each.name for each in own.types] == ["double"]
@@ -269,7 +269,8 @@ dispatch:
 def test_types_are_those_of_the_server_with_what_is_said_of_them() -> None:
     settings, types = load(RESIZE), JobTypes()
     check(settings)
-    BusIntegration(settings, types).close()
+    with settings.dispatch.opened(types, queue="server"):
+        pass
     resize, video = types.types
     definition = resize.definition
     assert resize.description == "Makes pictures smaller."
@@ -287,21 +288,25 @@ def test_types_are_those_of_the_server_with_what_is_said_of_them() -> None:
 
 def test_they_are_run_by_a_worker() -> None:
     types, finished = JobTypes(), SimpleQueue[InstanceFinished]()
-    dispatched = BusIntegration(load(RESIZE), types)
     listeners = [hears(InstanceFinished)(finished.put)]
-    scheduler = Scheduler(types, MemoryStore(), queues=["server"], listeners=listeners)
-    with open_bus("memory://") as bus, scheduler:
-        dispatched.hear(scheduler)
-        worker = DispatchWorker(
-            bus,
-            lambda work: work.payload,
-            queues=["server"],
-            namespace="test-configured",
+    with load(RESIZE).dispatch.opened(types, queue="server") as dispatcher:
+        assert dispatcher is not None
+        scheduler = Scheduler(
+            types, MemoryStore(), queues=["server"], listeners=listeners
         )
-        with worker:
+        with (
+            open_bus("memory://") as bus,
+            scheduler,
+            dispatcher.hearing(scheduler),
+            DispatchWorker(
+                bus,
+                lambda work: work.payload,
+                queues=["server"],
+                namespace="test-configured",
+            ),
+        ):
             instance = scheduler.enqueue("resize", width=7)
             finished.get(timeout=FAILED_AFTER)
-        dispatched.close()
     assert scheduler.get_instance(instance.id).result == {"width": 7}
 
 

@@ -18,12 +18,11 @@ from go_scheduler import CatchUp, RetryPolicy, Scheduler
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.formatting import read_duration, write_duration
 from go_scheduler.http import serve
-from go_scheduler.http.access.authentication import OpenAccess
-from go_scheduler.http.access.bearer import BearerAccess, new_key
-from go_scheduler.http.configuration.checking import check
+from go_scheduler.http.access.authentication import BearerAccess, OpenAccess, new_key
 from go_scheduler.http.configuration.files import read_file
 from go_scheduler.http.configuration.loading import (
     as_yaml,
+    check,
     load_configuration,
     settings_of,
 )

@@ -125,8 +125,8 @@ def test_one_caller_is_refused_more_sets_than_one_may_have() -> None:
             ("a", "ann"),
             ("b", "ann"),
             ("e", "x"),
-            ("c", "x"),
             ("f", "y"),
+            ("c", "x"),
         ]
 
 
@@ -176,7 +176,7 @@ def test_while_no_node_can_be_started_whoever_comes_is_told_so() -> None:
 
     async def test(house: House) -> None:
         # Signing reads from the store, too, and only once.
-        await house.long_poll._signing.tokens()
+        await house.long_poll._tokens.read_key()
         house.scheduler._initialized = False
         store.away = True
         with pytest.raises(StoreUnavailableError):

@@ -171,7 +171,7 @@ def test_what_is_handed_out_as_it_stops_is_given_back(
         server.next("work")
 
         async def hand_out() -> None:
-            while not transport.server.hands_out:
+            while not transport.hands_out:
                 await asyncio.sleep(0.001)
             loop.stopping.set_result(None)
             for _ in range(10):
