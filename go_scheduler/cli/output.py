@@ -19,7 +19,7 @@ from go_scheduler.formatting import safe, write_duration
 from go_scheduler.models import NodeInfo, TaskDefinition, TaskInstance
 from go_scheduler.models.definition import POLICIES
 from go_scheduler.triggers.base import Trigger
-from go_scheduler.triggers.trigger_timeouts import describe_with_zone
+from go_scheduler.triggers.previews import describe_with_zone
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

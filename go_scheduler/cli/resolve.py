@@ -18,7 +18,7 @@ from go_scheduler.errors import (
 )
 from go_scheduler.formatting import shown
 from go_scheduler.models import TaskDefinition
-from go_scheduler.triggers.on_demand import OnDemandTrigger
+from go_scheduler.triggers.simple import OnDemandTrigger
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

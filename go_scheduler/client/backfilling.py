@@ -20,11 +20,10 @@ from go_scheduler.errors import (
 from go_scheduler.events.definition_events import InstancesBackfilled
 from go_scheduler.events.event import of_definition
 from go_scheduler.models.values import changed
-from go_scheduler.policies.overlap import check_overlap
+from go_scheduler.policies import check_overlap
 from go_scheduler.stores.filters import DefinitionFilter
-from go_scheduler.triggers.base import fire_times, utc
-from go_scheduler.triggers.on_demand import OnDemandTrigger
-from go_scheduler.triggers.stored import dump_trigger
+from go_scheduler.triggers.base import dump_trigger, fire_times, utc
+from go_scheduler.triggers.simple import OnDemandTrigger
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

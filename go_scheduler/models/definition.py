@@ -27,8 +27,7 @@ from go_scheduler.errors import ConfigurationError
 from go_scheduler.formatting import brief, shown, utc_text
 from go_scheduler.json import JSON, NOTHING, check_text, freeze, is_same
 from go_scheduler.models.states import DefinitionState
-from go_scheduler.policies import CatchUp, Overlap, RetryPolicy
-from go_scheduler.policies.overlap import check_overlap
+from go_scheduler.policies import CatchUp, Overlap, RetryPolicy, check_overlap
 from go_scheduler.triggers.base import Trigger, utc
 
 

@@ -19,11 +19,9 @@ from go_scheduler.formatting import duration_text, shown, utc_text
 from go_scheduler.models import DefinitionState, State, TaskDefinition
 from go_scheduler.stores.rules import fate_of, overlap_of, slot_of
 from go_scheduler.triggers.base import checked_fire_time, next_fire_time_of, utc
-from go_scheduler.triggers.local_time import zone_changes
-from go_scheduler.triggers.on_demand import OnDemandTrigger
-from go_scheduler.triggers.previews import effect_of
-from go_scheduler.triggers.trigger_timeouts import ask
-from go_scheduler.triggers.zones import zone_of
+from go_scheduler.triggers.local_time import zone_changes, zone_of
+from go_scheduler.triggers.previews import ask, effect_of
+from go_scheduler.triggers.simple import OnDemandTrigger
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -46,6 +46,7 @@ from go_scheduler.triggers.base import (
     UndecidedError,
     is_of_own_class,
     progression_of,
+    worked_out,
 )
 from go_scheduler.triggers.local_time import (
     LONG_GAP,
@@ -55,7 +56,6 @@ from go_scheduler.triggers.local_time import (
     year_alike,
 )
 from go_scheduler.triggers.times import DAY, MICROSECOND, SECOND, days_in
-from go_scheduler.triggers.worked_out import worked_out
 
 if TYPE_CHECKING:
     from collections.abc import (

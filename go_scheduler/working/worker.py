@@ -49,7 +49,7 @@ from go_scheduler.running.outcomes import failure_of
 from go_scheduler.running.remote_runs import result_text
 from go_scheduler.signals import caught_signals, next_request
 from go_scheduler.trace_context import joined
-from go_scheduler.triggers.on_demand import OnDemandTrigger
+from go_scheduler.triggers.simple import OnDemandTrigger
 
 if TYPE_CHECKING:
     import logging

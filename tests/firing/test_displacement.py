@@ -23,7 +23,7 @@ from go_scheduler.triggers import (
     RecurrenceTrigger,
     Trigger,
 )
-from go_scheduler.triggers.zones import load_zone
+from go_scheduler.triggers.local_time import load_zone
 from tests.zones import ZONE, Zones, zones_in
 
 if TYPE_CHECKING:

@@ -17,9 +17,8 @@ from hypothesis import strategies as st
 
 from go_scheduler.errors import InvalidTriggerError
 from go_scheduler.triggers import RecurrenceTrigger
-from go_scheduler.triggers.recurrence.rule import FREQUENCIES, RecurrenceRule, Weekday
-from go_scheduler.triggers.recurrence.series import LocalTimes
-from go_scheduler.triggers.recurrence.years import FarCount
+from go_scheduler.triggers.recurrence_rules import FREQUENCIES, RecurrenceRule, Weekday
+from go_scheduler.triggers.recurrence_times import FarCount, LocalTimes
 from tests.case_tables import table
 from tests.triggers.combinations import SECOND
 from tests.triggers.cron_oracle import fire_times, steps

@@ -20,12 +20,11 @@ from go_scheduler.triggers import (
     OnlyTrigger,
     RecurrenceTrigger,
     Trigger,
+    local_time,
     preview,
     register_calendar,
 )
-from go_scheduler.triggers import zones as zones_module
-from go_scheduler.triggers.local_time import zone_changes
-from go_scheduler.triggers.zones import load_zone
+from go_scheduler.triggers.local_time import load_zone, zone_changes
 from tests.triggers.cron_oracle import MICROSECOND, fire_times
 from tests.zones import ZONE, Zones, zones_in
 
@@ -157,8 +156,8 @@ def test_utc_needs_no_time_zone_data(monkeypatch: pytest.MonkeyPatch) -> None:
     def no_zone(key: str) -> ZoneInfo:
         raise zoneinfo.ZoneInfoNotFoundError(key)
 
-    monkeypatch.setattr(zones_module, "_zones", {})
-    monkeypatch.setattr(zones_module, "ZoneInfo", no_zone)
+    monkeypatch.setattr(local_time, "_zones", {})
+    monkeypatch.setattr(local_time, "ZoneInfo", no_zone)
     assert load_zone("UTC") is UTC
     with pytest.raises(InvalidTriggerError, match="install tzdata"):
         load_zone("Europe/Berlin")

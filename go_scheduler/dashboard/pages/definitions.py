@@ -27,8 +27,7 @@ from go_scheduler.json import write_instant
 from go_scheduler.models import DefinitionState, TaskDefinition
 from go_scheduler.models.definition import POLICIES
 from go_scheduler.policies import CatchUp, RetryPolicy
-from go_scheduler.triggers.previews import PreviewedTime, preview
-from go_scheduler.triggers.trigger_timeouts import ask
+from go_scheduler.triggers.previews import PreviewedTime, ask, preview
 
 if TYPE_CHECKING:
     from uuid import UUID
