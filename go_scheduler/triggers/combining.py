@@ -57,11 +57,17 @@ from go_scheduler.triggers.fire_time_sets import (
     difference,
     fire_times_of,
     fire_times_of_all,
-    in_zone,
     microsecond_of,
+    on_clock,
     union,
 )
-from go_scheduler.triggers.local_time import load_zone, period_at, zone_key, zone_of
+from go_scheduler.triggers.local_time import (
+    WallClock,
+    load_zone,
+    period_at,
+    zone_key,
+    zone_of,
+)
 from go_scheduler.triggers.simple import IntervalTrigger
 from go_scheduler.triggers.times import (
     FIRST_INSTANT,
@@ -401,7 +407,8 @@ class FilteringTrigger(CompoundTrigger):
 
     def _days(self) -> YearlySet:
         """The days of its calendars, from their first to their last second."""
-        return in_zone(days_of_names(self._names()), load_zone(self.timezone))
+        clock = WallClock(load_zone(self.timezone)).following_elapsed_time()
+        return on_clock(days_of_names(self._names()), clock)
 
     def _check_trigger(self) -> None:
         """Check what all of them have; without a zone, days are the trigger's."""

@@ -22,13 +22,13 @@ from go_scheduler.triggers.fire_time_sets import (
     Year,
     YearlySet,
     at_one_microsecond,
-    in_zone,
+    on_clock,
     on_days,
+    times_of_day,
 )
 from go_scheduler.triggers.local_time import (
     WallClockTrigger,
     check_wall_clock,
-    load_zone,
 )
 from go_scheduler.triggers.times import MONTH_LENGTHS, SECOND, days_in
 from go_scheduler.triggers.words import (
@@ -684,7 +684,7 @@ def _text(name: str, value: object) -> str:
 
 def local_times(fields: CronExpression) -> YearlySet:
     """The local times that match, as a set."""
-    times = _times(fields.hours, fields.minutes, fields.seconds)
+    times = times_of_day(fields.hours, fields.minutes, fields.seconds)
 
     @CachedYears
     def make(calendar: int, year: int) -> Year:
@@ -696,14 +696,6 @@ def local_times(fields: CronExpression) -> YearlySet:
         return make(fields.calendar(year), year)
 
     return YearlySet(find, max(fields.years) + 2 if fields.years else 0)
-
-
-@lru_cache(maxsize=256)
-def _times(hours: Sequence[int], minutes: Sequence[int], seconds: Sequence[int]) -> int:
-    """The seconds of a day, as bits."""
-    minute = sum(1 << each for each in seconds)
-    hour = sum(minute << 60 * each for each in minutes)
-    return sum(hour << 3600 * each for each in hours)
 
 
 @write_instead('CronTrigger(hour=9, minute=30, day_of_week="mon-fri")')
@@ -830,15 +822,9 @@ class CronTrigger(WallClockTrigger):
         return fields.search, fields.elapsed
 
     def _fire_times(self) -> FireTimes:
-        fields = parse(self.expression)
-        times = in_zone(
-            local_times(fields),
-            load_zone(self.timezone),
-            elapsed=fields.elapsed,
-            gap=self.gap,
-            overlap=self.overlap,
-        )
-        return at_one_microsecond(times)
+        _, _, clock = self._reading()
+        local = local_times(parse(self.expression))
+        return at_one_microsecond(on_clock(local, clock))
 
     def _progression(self) -> Progression | None:
         if self.expression == "* * * * * * *":

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from datetime import MAXYEAR, UTC, date, datetime, timedelta, tzinfo
 from functools import lru_cache
 from itertools import pairwise
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from zoneinfo import ZoneInfo
 
 from go_scheduler.errors import InvalidTriggerError
@@ -25,7 +25,7 @@ from go_scheduler.triggers.times import FIRST_INSTANT, LAST_INSTANT, MICROSECOND
 from go_scheduler.triggers.words import clock_time
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from datetime import tzinfo
 
     from go_scheduler.json import JSON
@@ -187,10 +187,16 @@ def zone_changes(
             f"clocks in {timezone} go {'forward' if after > before else 'back'} by"
             f" {abs(after - before) // _MINUTE} min, to {at + after:%H:%M}",
         )
-        for year in range(start.year, end.year + 1)
-        for at, before, after in changes(zone, year)
-        if start < at <= end
+        for at, before, after in changes_between(zone, start, end)
     ]
+
+
+def changes_between(zone: tzinfo, start: datetime, end: datetime) -> Iterator[Change]:
+    """The changes of a zone's offset after a start and up to an end."""
+    for year in range(start.year, end.year + 1):
+        for change in changes(zone, year):
+            if start < change[0] <= end:
+                yield change
 
 
 if TYPE_CHECKING:
@@ -275,29 +281,30 @@ _ALL_TIME = Period(
 )
 
 
-def next_instant(
-    search: Search,
-    after: datetime,
-    zone: tzinfo,
-    *,
-    elapsed: bool = False,
-    gap: str = "next",
-    overlap: str = "first",
-) -> datetime | None:
+class WallClock(NamedTuple):
+    """How the local times of a zone become instants; see ``WallClockTrigger``."""
+
+    zone: tzinfo
+    gap: str = "next"
+    overlap: str = "first"
+
+    def following_elapsed_time(self) -> WallClock:
+        """This clock where a gap fires nothing and an overlap fires twice."""
+        return self._replace(gap="skip", overlap="both")
+
+
+def next_instant(search: Search, after: datetime, clock: WallClock) -> datetime | None:
     """The first instant strictly later than another at which a local time matches.
 
     Args:
         search: Finds the first matching local time at or after a given one.
         after: Any aware instant.
-        zone: Where the local times are read.
-        elapsed: Whether to follow elapsed time, whatever ``gap`` and ``overlap`` say.
-        gap: As ``WallClockTrigger`` has it.
-        overlap: Likewise.
+        clock: On which the local times are read.
 
     Returns:
         A time in UTC; None if there is none before the year 10000.
     """
-    gap, overlap = ("skip", "both") if elapsed else (gap, overlap)
+    zone, gap, overlap = clock
     after = utc(after, name="after")
     period = period_at(after, zone)
     try:
@@ -416,7 +423,7 @@ class WallClockTrigger(Trigger):
     gap: str
     overlap: str
 
-    _read: tuple[Search, bool, tzinfo]
+    _read: tuple[Search, bool, WallClock]
 
     @abstractmethod
     def _rule(self) -> tuple[Search, bool]:
@@ -438,10 +445,8 @@ class WallClockTrigger(Trigger):
         Returns:
             A time in UTC; None if there is none before the year 10000.
         """
-        search, elapsed, zone = self._reading()
-        return next_instant(
-            search, after, zone, elapsed=elapsed, gap=self.gap, overlap=self.overlap
-        )
+        search, _, clock = self._reading()
+        return next_instant(search, after, clock)
 
     def effect(self, fire_time: datetime) -> str | None:
         """The effect of the clocks on one of its fire times.
@@ -453,16 +458,16 @@ class WallClockTrigger(Trigger):
             Such as ``02:30 does not exist that day`` or ``the first of two 01:30``;
             None if nothing is special about it.
         """
-        search, elapsed, zone = self._reading()
+        search, _, clock = self._reading()
         fire_time = utc(fire_time, name="fire_time")
-        period = period_at(fire_time, zone)
+        period = period_at(fire_time, clock.zone)
         local = period.local(fire_time)
         if local < period.anew:
             return f"the second of two {clock_time(local)}"
         if local >= period.repeats:
             return f"the first of two {clock_time(local)}"
-        if fire_time == period.begin and not elapsed and self.gap == "next":
-            before = period_at(fire_time - timedelta(microseconds=1), zone)
+        if fire_time == period.begin and clock.gap == "next":
+            before = period_at(fire_time - MICROSECOND, clock.zone)
             skipped = _skipped(before, search)
             if skipped is not None and before.skips_shortly(skipped):
                 return f"{clock_time(skipped)} does not exist that day"
@@ -474,10 +479,10 @@ class WallClockTrigger(Trigger):
         Args:
             now: When it is scheduled.
         """
-        search, elapsed, zone = self._reading()
+        search, elapsed, clock = self._reading()
         instant = now = utc(now, name="now")
         while not elapsed and instant.year < 9999:
-            period = period_at(instant, zone)
+            period = period_at(instant, clock.zone)
             if period.end - now > _YEAR:
                 break
             if (skipped := _skipped(period, search)) is not None:
@@ -503,13 +508,20 @@ class WallClockTrigger(Trigger):
             if name not in _DEFAULTS or value != _DEFAULTS[name]
         }
 
-    def _reading(self) -> tuple[Search, bool, tzinfo]:
-        zone = load_zone(self.timezone)
-        read: tuple[Search, bool, tzinfo] | None = getattr(self, "_read", None)
-        if read is None or read[2] is not zone:
-            read = (*self._rule(), zone)
+    def _clock(self) -> WallClock:
+        return WallClock(load_zone(self.timezone), self.gap, self.overlap)
+
+    def _reading(self) -> tuple[Search, bool, WallClock]:
+        try:
+            return self._read
+        except AttributeError:
+            search, elapsed = self._rule()
+            clock = self._clock()
+            if elapsed:
+                clock = clock.following_elapsed_time()
+            read = search, elapsed, clock
             object.__setattr__(self, "_read", read)
-        return read
+            return read
 
 
 def check_wall_clock(timezone: object, *, gap: object, overlap: object) -> str:

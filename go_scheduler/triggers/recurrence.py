@@ -28,7 +28,6 @@ from go_scheduler.triggers.recurrence_rules import (
 from go_scheduler.triggers.recurrence_times import (
     LocalTimes,
     RecurrenceSeries,
-    WallClock,
 )
 from go_scheduler.triggers.times import FIRST_INSTANT
 
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
     from zoneinfo import ZoneInfo
 
     from go_scheduler.triggers.fire_time_sets import FireTimes
-    from go_scheduler.triggers.local_time import Search
+    from go_scheduler.triggers.local_time import Search, WallClock
     from go_scheduler.triggers.recurrence_rules import Recurrence, RecurrenceRule
 
 # The most EXDATEs for which it is checked that they exclude anything.
@@ -239,9 +238,6 @@ class RecurrenceTrigger(WallClockTrigger):
 
     def _has_start(self) -> bool:
         return self.rule.startswith("DTSTART")
-
-    def _clock(self) -> WallClock:
-        return WallClock(load_zone(self.timezone), self.gap, self.overlap)
 
     def _check_that_it_fires(self) -> None:
         recurrence = self._recurrence()

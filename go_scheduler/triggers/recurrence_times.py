@@ -6,15 +6,14 @@ from array import array
 from bisect import bisect_left, bisect_right
 from calendar import isleap
 from datetime import MAXYEAR, UTC, date, datetime, time, timedelta, tzinfo
-from functools import cache, lru_cache
-from itertools import compress, groupby
+from functools import lru_cache
+from itertools import compress
 from math import gcd
 from sys import maxsize
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from go_scheduler.triggers.base import Progression, utc
+from go_scheduler.triggers.base import Progression, utc, worked_out
 from go_scheduler.triggers.fire_time_sets import (
-    ALL_DAY,
     NEVER_PERIODIC,
     CachedYears,
     RunningCount,
@@ -25,19 +24,22 @@ from go_scheduler.triggers.fire_time_sets import (
     combine,
     counted,
     difference,
-    in_zone,
     listed,
+    lowest,
     multiples_of,
+    numbers_of,
+    on_clock,
     on_days,
+    times_of_day,
     union,
 )
 from go_scheduler.triggers.local_time import (
-    changes,
+    changes_between,
     local_time,
     next_instant,
     period_at,
 )
-from go_scheduler.triggers.recurrence_rules import FREQUENCIES, RecurrenceRule
+from go_scheduler.triggers.recurrence_rules import RecurrenceRule
 from go_scheduler.triggers.times import (
     DAY,
     FIRST_INSTANT,
@@ -50,11 +52,18 @@ from go_scheduler.triggers.times import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
+    from collections.abc import (
+        Collection,
+        Hashable,
+        Iterable,
+        Iterator,
+        Mapping,
+        Sequence,
+    )
     from datetime import tzinfo
 
     from go_scheduler.triggers.fire_time_sets import SearchBudget
-    from go_scheduler.triggers.local_time import Search
+    from go_scheduler.triggers.local_time import WallClock
     from go_scheduler.triggers.recurrence_rules import Recurrence
 
 
@@ -69,38 +78,15 @@ _SECONDS = {
 _LAST_TIME = datetime.max  # noqa: DTZ901 (local times are naive)
 
 
-class WallClock(NamedTuple):
-    """How local times become instants; see ``WallClockTrigger``."""
-
-    zone: tzinfo
-    gap: str = "next"
-    overlap: str = "first"
-
-    def next(
-        self, search: Search, after: datetime, *, elapsed: bool = False
-    ) -> datetime | None:
-        """The first instant strictly later than another at which a time matches."""
-        return next_instant(
-            search,
-            after,
-            self.zone,
-            elapsed=elapsed,
-            gap=self.gap,
-            overlap=self.overlap,
-        )
-
-    def times(self, local: YearlySet, *, elapsed: bool = False) -> YearlySet:
-        """The seconds at which local times match."""
-        return in_zone(
-            local, self.zone, elapsed=elapsed, gap=self.gap, overlap=self.overlap
-        )
-
-
 LAST_DAY = date.max.toordinal()
 NEVER = LAST_DAY + 1
 _PATIENCE = 36_525
 """The search ends after so many days without a time: a hundred years."""
 _MOST_REMEMBERED = 64
+_LONGEST_YEAR = 366
+_CENTURY = timedelta(days=36_525)
+_COST_OF_DAY = 3
+_COST_OF_TIMES = 8
 _PER_TRY = 4
 _MOST_IN_VAIN = 6_000
 """The search ends after so many days or periods; a hundred years have 5,218 weeks."""
@@ -109,8 +95,9 @@ _MOST_IN_VAIN = 6_000
 class LocalTimes:
     """The local times of a rule, on a clock that never changes.
 
-    A day is a number, its ``toordinal()``. The search jumps between the days that
-    INTERVAL allows and the days that the other parts allow, until a day is both.
+    A day is a number, its ``toordinal()``. Its times are the seconds of the day, as the
+    bits of an int. The search jumps between the days that INTERVAL allows and the days
+    that the other parts allow, until a day is both.
 
     Args:
         rule: The rule.
@@ -125,11 +112,15 @@ class LocalTimes:
         self._start = self._period_of(start.toordinal())
         if self._per_day > 1:
             self._start += _second(start) // self._period_length
-        self._allowed, self._offsets = _times_of(self._rule)
+        self._begins, self._offsets = _times_of(self._rule)
+        # Those of a day that BYSETPOS picks from.
+        is_picked = self._rule.picks_days
+        self._seconds = list(numbers_of(self._offsets)) if is_picked else []
         self._can_match = self._can_ever_match()
         self._year = (0, 0, 0)
         self._days_of_year: dict[object, int] = {}
-        self._times_of_day: dict[int, Sequence[int]] = {}
+        self._times_of_day: dict[int, int] = {}
+        self._totals: dict[Hashable, int] = {}
 
     def search(self, at: datetime) -> datetime | None:
         """The first time at or after a given one.
@@ -139,26 +130,76 @@ class LocalTimes:
         """
         today = at.toordinal()
         for day, times in self.days(today):
-            index = bisect_left(times, _second(at)) if day == today else 0
-            if index < len(times):
-                return datetime.fromordinal(day) + timedelta(seconds=times[index])
+            begin = _second(at) if day == today else 0
+            if later := times >> begin:
+                seconds = begin + lowest(later)
+                return datetime.fromordinal(day) + timedelta(seconds=seconds)
         return None
 
-    def count(self, begin: datetime, end: datetime, most: int) -> int:
-        """Count the times from one on and before another, up to a maximum."""
-        first, last, total = begin.toordinal(), end.toordinal(), 0
-        for day, times in self.days(first, last):
-            if total >= most:
-                break
-            total += bisect_left(times, _second(end)) if day == last else len(times)
-            if day == first:
-                total -= bisect_left(times, _second(begin))
-        return total
+    def count(self, begin: datetime, end: datetime, most: int = maxsize) -> int:
+        """Count the times from one on and before another, up to a maximum or more.
+
+        Whole years are added up by their totals. If the end is earlier than the begin,
+        the result is below zero.
+        """
+        if end < begin:
+            return -self.count(end, begin)
+        total = -self._number_before(begin)
+        day, last = begin.toordinal(), end.toordinal()
+        while day < last and total < most:
+            new_year, next_year, _ = self._year_of(day)
+            until = min(next_year, last)
+            if until - day == next_year - new_year:
+                total += self._total(date.fromordinal(day).year)
+            else:
+                found = self.days(day, until - 1)
+                total += sum(times.bit_count() for _, times in found)
+            day = until
+        return total + self._number_before(end)
+
+    def _number_before(self, at: datetime) -> int:
+        """How many times there are on the day of a time, and before it."""
+        day = at.toordinal()
+        _, times = next(self.days(day, day), (day, 0))
+        return (times & (1 << _second(at)) - 1).bit_count()
+
+    def _total(self, year: int) -> int:
+        """How many times a year has; few years differ in more than their number."""
+        key = self.likeness(year)
+        if key not in self._totals:
+            first = date(year, 1, 1).toordinal()
+            if self._per_day == 1:
+                found = self.days(first, first + days_in(year) - 1)
+                self._totals[key] = sum(times.bit_count() for _, times in found)
+            else:
+                length, numbers = self._cycle
+                begin = first % length
+                days = numbers[begin : begin + days_in(year)]
+                self._totals[key] = sum(compress(days, _mask(self.days_of(year))))
+        return self._totals[key]
+
+    @worked_out
+    def _cycle(self) -> tuple[int, array[int]]:
+        """How many times INTERVAL leaves of each day, if FREQ counts less than a day.
+
+        Returns:
+            After how many days that repeats, and the numbers of as many days, of which
+            the first one has the ordinal 0, and of a year more.
+        """
+        interval, per_day = self._rule.interval, self._per_day
+        number = self._offsets.bit_count()
+        begins = f"{self._begins:0{DAY}b}"[:: -self._period_length]
+        length = min(interval // gcd(interval, per_day), NEVER)
+        found = array("I", bytes(4 * length))
+        for period in range(self._start % interval, length * per_day, interval):
+            if begins[period % per_day] == "1":
+                found[period // per_day] += number
+        return length, found + (found * (_LONGEST_YEAR // length + 1))[:_LONGEST_YEAR]
 
     def days(
         self, day: int, end: int = LAST_DAY, effort: SearchBudget | None = None
-    ) -> Iterator[tuple[int, Sequence[int]]]:
-        """The days that have times, from a given day on, each with its seconds.
+    ) -> Iterator[tuple[int, int]]:
+        """The days that have times, from a given day on, each with its times.
 
         It ends after a hundred years without a time, or after 6,000 vain steps.
         """
@@ -168,7 +209,7 @@ class LocalTimes:
             left -= 1
             if effort is not None:
                 effort.spend(_PER_TRY)
-            found: Iterable[tuple[int, Sequence[int]]] = ()
+            found: Iterable[tuple[int, int]] = ()
             if self._rule.picks_days:
                 day, found = self._picked(day, last)
             elif (match := self._matching(day, last)) > day:
@@ -193,50 +234,11 @@ class LocalTimes:
         a_week = periods.get(self._rule.frequency, 7 * self._per_day)
         return a_week % self._rule.interval == 0
 
-    def plain(self, year: int) -> tuple[int, Sequence[int]] | None:
+    def plain(self, year: int) -> tuple[int, int] | None:
         """The days of a year, as bits, and the times of each; None: the days differ."""
         if self._rule.interval > 1 or self._rule.picks_days or not self._can_match:
             return None
         return self.days_of(year), self._times(date(year, 1, 1).toordinal())
-
-    def cycle(self) -> array[int] | None:
-        """The number of times of each day that INTERVAL allows, as a cycle of days.
-
-        The first item is for the day with the ordinal 0.
-
-        Returns:
-            None: INTERVAL counts months or years, or BYSETPOS picks days.
-        """
-        if self._rule.picks_days or self._rule.frequency in FREQUENCIES[:2]:
-            return None
-        interval, per_day, number = (
-            self._rule.interval,
-            self._per_day,
-            len(self._offsets),
-        )
-        if self._rule.frequency == "WEEKLY":
-            return array(
-                "I",
-                (
-                    number * ((self._period_of(day) - self._start) % interval == 0)
-                    for day in range(7 * interval)
-                ),
-            )
-        days = min(interval // gcd(interval, per_day), NEVER)
-        if interval <= per_day:
-            firsts = ((self._start - day * per_day) % interval for day in range(days))
-            return array("I", (number * self._periods_from(each) for each in firsts))
-        found = array("I", bytes(4 * days))
-        for period in range(self._start % interval, days * per_day, interval):
-            if self._allowed is None or self._allowed[period % per_day]:
-                found[period // per_day] = number
-        return found
-
-    def _periods_from(self, first: int) -> int:
-        """The number of periods of a day that fire, from the first that is allowed."""
-        if self._allowed is None:
-            return len(range(first, self._per_day, self._rule.interval))
-        return self._allowed[first :: self._rule.interval].count(1)
 
     def likeness(self, year: int) -> Hashable:
         """A key that two years share if they have the same times."""
@@ -286,11 +288,16 @@ class LocalTimes:
         """Whether BYSETPOS can pick a time, and INTERVAL can meet an allowed one."""
         rule = self._rule
         days = {"WEEKLY": len(rule.weekdays) or 7, "MONTHLY": 31, "YEARLY": 371}
-        most = days.get(rule.frequency, 1) * len(self._offsets)
+        most = days.get(rule.frequency, 1) * self._offsets.bit_count()
         if not most or (rule.picks_days and min(map(abs, rule.positions)) > most):
             return False
         step = gcd(rule.interval, self._per_day)
-        return self._allowed is None or 1 in self._allowed[self._start % step :: step]
+        return self._begins_from(self._start % step, step) != 0
+
+    def _begins_from(self, first: int, step: int) -> int:
+        """The begins of periods that may fire, so many periods apart, as bits."""
+        length = self._period_length
+        return multiples_of(step * length) << first * length & self._begins
 
     def _aligned(self, day: int) -> int:
         """The first day from a given one on that has a period INTERVAL allows."""
@@ -298,9 +305,7 @@ class LocalTimes:
         ahead = (self._start - period) % self._rule.interval
         return self._first_day(period + ahead) if ahead else day
 
-    def _picked(
-        self, day: int, last: int
-    ) -> tuple[int, Sequence[tuple[int, Sequence[int]]]]:
+    def _picked(self, day: int, last: int) -> tuple[int, Iterable[tuple[int, int]]]:
         """The next day to look at, and the days of this period that BYSETPOS picks."""
         period = self._period_of(day)
         first = self._first_day(period)
@@ -308,9 +313,9 @@ class LocalTimes:
         matching = self._days_between(first, end)
         if not matching:
             return self._matching(end, last), ()
-        days = [first + each for each in _numbers(matching)]
-        picked = _pick(days, self._offsets, self._rule.positions)
-        return end, [each for each in picked if each[0] >= day]
+        days = [first + each for each in numbers_of(matching)]
+        picked = _pick(days, self._seconds, self._rule.positions)
+        return end, [each for each in picked.items() if each[0] >= day]
 
     def _days_between(self, first: int, end: int) -> int:
         """The days of a period that the other parts allow."""
@@ -328,7 +333,7 @@ class LocalTimes:
         while day <= last:
             new_year, next_year, days = self._year_of(day)
             if left := days >> day - new_year:
-                return day + next(_numbers(left))
+                return day + lowest(left)
             day = next_year
         return NEVER
 
@@ -354,92 +359,64 @@ class LocalTimes:
             return days
         return days & self._rule.easter_days_of(year)
 
-    def _times(self, day: int) -> Sequence[int]:
-        """The seconds of a day that INTERVAL and the other parts allow."""
+    def _times(self, day: int) -> int:
+        """The times of a day that INTERVAL and the other parts allow."""
         if self._per_day == 1:
             return self._offsets
         first = (self._start - day * self._per_day) % self._rule.interval
-        if self._allowed is None and len(self._offsets) == 1:
-            step = self._rule.interval * self._period_length
-            return range(first * self._period_length + self._offsets[0], DAY, step)
+        if first >= self._per_day:
+            return 0
         if (times := self._times_of_day.get(first)) is None:
             if len(self._times_of_day) >= _MOST_REMEMBERED:
                 self._times_of_day.clear()
-            times = self._times_of_day[first] = self._expanded(first)
+            # Each period has the same offsets, and none goes on into the next one.
+            times = self._begins_from(first, self._rule.interval) * self._offsets
+            self._times_of_day[first] = times
         return times
 
-    def _expanded(self, first: int) -> Sequence[int]:
-        interval = self._rule.interval
-        periods: Iterable[int] = range(first, self._per_day, interval)
-        if self._allowed is not None:
-            periods = [
-                first + index * interval
-                for index in _ones(self._allowed[first::interval])
-            ]
-        return array(
-            "I",
-            (
-                period * self._period_length + offset
-                for period in periods
-                for offset in self._offsets
-            ),
-        )
 
-
-def _times_of(rule: RecurrenceRule) -> tuple[bytes | None, Sequence[int]]:
-    """The times of day that a rule allows.
+def _times_of(rule: RecurrenceRule) -> tuple[int, int]:
+    """The times of day that a rule allows, as the bits of seconds.
 
     Returns:
-        The allowed hours, minutes or seconds of a day, whatever FREQ counts, a byte
-        each; None: all. And the seconds at which it fires within each, or within a day.
+        The begins of the hours, minutes or seconds of a day, whatever FREQ counts, that
+        may fire; midnight if it counts days or more. And the seconds at which it fires
+        after each of them.
     """
-    parts = (rule.hours, 24, 3600), (rule.minutes, 60, 60), (rule.seconds, 60, 1)
+    parts = (
+        (rule.hours, range(24)),
+        (rule.minutes, range(60)),
+        (rule.seconds, range(60)),
+    )
     # So many of them limit what FREQ counts; the others expand it.
     depth = {24: 1, 1440: 2, DAY: 3}.get(rule.periods_per_day, 0)
-    allowed = None
-    if any(values for values, *_ in parts[:depth]):
-        allowed = b"\1"
-        for values, number, _ in reversed(parts[:depth]):
-            blank = bytes(len(allowed))
-            allowed = b"".join(
-                allowed if not values or each in values else blank
-                for each in range(number)
-            )
-    offsets: Sequence[int] = array("I", [0])
-    for values, _, length in parts[depth:]:
-        offsets = array(
-            "I", (offset + value * length for offset in offsets for value in values)
-        )
+    limits = [values or every for values, every in parts[:depth]]
+    begins = times_of_day(*limits, *[(0,)] * (3 - depth))
+    offsets = times_of_day(*[(0,)] * depth, *(values for values, _ in parts[depth:]))
     if rule.positions and not rule.picks_days:
-        offsets = next((times for _, times in _pick([0], offsets, rule.positions)), ())
-    return allowed, offsets
+        picked = _pick([0], list(numbers_of(offsets)), rule.positions)
+        offsets = picked.get(0, 0)
+    return begins, offsets
 
 
 def _pick(
-    days: Sequence[int], offsets: Sequence[int], positions: Sequence[int]
-) -> Iterator[tuple[int, Sequence[int]]]:
+    days: Sequence[int], seconds: Sequence[int], positions: Sequence[int]
+) -> Mapping[int, int]:
     """The times of a period that BYSETPOS picks, by day."""
-    total = len(days) * len(offsets)
+    total = len(days) * len(seconds)
     indexes = {each - 1 if each > 0 else total + each for each in positions}
-    kept = sorted(index for index in indexes if 0 <= index < total)
-    for number, group in groupby(kept, key=lambda index: index // len(offsets)):
-        yield days[number], [offsets[index % len(offsets)] for index in group]
+    found: dict[int, int] = {}
+    for index in sorted(indexes):
+        if 0 <= index < total:
+            number, second = divmod(index, len(seconds))
+            found[days[number]] = found.get(days[number], 0) | 1 << seconds[second]
+    return found
 
 
-def _ones(mask: bytes) -> Iterator[int]:
-    """The indexes at which a mask is 1; fast also if they are few."""
-    index = mask.find(1)
-    while index >= 0:
-        yield index
-        index = mask.find(1, index + 1)
-
-
-def _numbers(bits: int) -> Iterator[int]:
-    """The numbers whose bits are set, in order."""
-    while bits:
-        lowest = bits & -bits
-        yield lowest.bit_length() - 1
-        bits ^= lowest
+@lru_cache(maxsize=64)
+def _mask(days: int) -> bytes:
+    """A byte for each day of a year: whether it is one of some days, as bits."""
+    return bytes(days >> each & 1 for each in range(_LONGEST_YEAR))
 
 
 def _second(at: datetime) -> int:
@@ -463,11 +440,11 @@ class ListedDates:
 
     def next(self, after: datetime) -> datetime | None:
         """The first fire time strictly later than an instant."""
-        return self._clock.next(self.search, after)
+        return next_instant(self.search, after, self._clock)
 
     def times(self) -> YearlySet:
         """The instants at which the clock shows them, as a set."""
-        return self._clock.times(times_of_moments(self._times))
+        return on_clock(times_of_moments(self._times), self._clock)
 
     def progression(self) -> Progression | None:
         """None: the list ends, and a progression does not."""
@@ -501,7 +478,7 @@ class RuleTimes:
         self._times = times
         self._begin = begin
         self._first = first
-        self._clock = clock
+        self._clock = clock.following_elapsed_time() if rule.elapsed else clock
         self._exceptions = exceptions
         # Before the time in _known there are so many times, fewer than COUNT. At _over,
         # COUNT has been reached. Both move with each question.
@@ -532,7 +509,7 @@ class RuleTimes:
         """The first fire time strictly later than an instant; None after the end."""
         if self.elapsed and after < self._first:
             after = self._first - MICROSECOND
-        found = self._clock.next(self.search, after, elapsed=self.elapsed)
+        found = next_instant(self.search, after, self._clock)
         if found is None or (self._rule.until and found > self._rule.until):
             return None
         return found if not self.elapsed or self._is_counted(found) else None
@@ -545,7 +522,7 @@ class RuleTimes:
         if self.elapsed:
             begin = self._first
             kept, given = (
-                bounded(self._clock.times(each, elapsed=True), seconds_until(begin))
+                bounded(on_clock(each, self._clock), seconds_until(begin))
                 for each in (without_moments(given, excluded), given)
             )
         else:
@@ -554,7 +531,7 @@ class RuleTimes:
             count = RunningCount(at_one_microsecond(given), begin, rule.count)
             kept = counted(kept, count)
         if not self.elapsed:
-            kept = self._clock.times(without_moments(kept, excluded))
+            kept = on_clock(without_moments(kept, excluded), self._clock)
         if rule.until is not None:
             kept = bounded(kept, 0, seconds_until(rule.until) + 1)
         return kept
@@ -594,21 +571,20 @@ class RuleTimes:
         return False
 
     def _count(self, begin: datetime, end: datetime, most: int) -> int:
-        """Count the times from one on and before another, up to a maximum."""
-        if end - begin > FAR:
-            far = FarCount(self._times)
-            if self.elapsed:
-                return far.elapsed(begin, end, self._clock.zone, most)
-            return far.local(begin, end, most)
+        """Count local times, or instants if ``elapsed``, up to a maximum or more."""
         if not self.elapsed:
             return self._times.count(begin, end, most)
-        number, instant = 0, begin
-        while instant < end and number < most:
-            period = period_at(instant, self._clock.zone)
-            until = period.closes if period.end < end else period.local(end)
-            number += self._times.count(period.local(instant), until, most - number)
-            instant = period.end
-        return number
+        zone, total = self._clock.zone, 0
+        while begin < end and total < most:
+            until = begin + min(_CENTURY, end - begin)
+            first, last = (period_at(at, zone).local(at) for at in (begin, until))
+            total += self._times.count(first, last)
+            for at, before, after in changes_between(zone, begin, until):
+                # What a clock that is set back shows again comes twice.
+                local = at.replace(tzinfo=None)
+                total += self._times.count(local + after, local + before)
+            begin = until
+        return total
 
 
 def without_moments(times: YearlySet, moments: Collection[date]) -> YearlySet:
@@ -731,64 +707,29 @@ def _instant(local: datetime, zone: tzinfo) -> datetime:
         return FIRST_INSTANT if local.year == 1 else LAST_INSTANT
 
 
-_COST_OF_DAY = 3
-_COST_OF_TIMES = 8
-_TIMES_PER_UNIT = 32
-_MOST_CACHED = 64
-_FEW = 32
-
-
 def times_of_rule(times: LocalTimes) -> YearlySet:
     """The local times of a rule as a set."""
-    # The times are kept with their bits, so that no others get their identity.
-    known: dict[int, tuple[Sequence[int], int]] = {}
-
-    def bits(seconds: Sequence[int], budget: SearchBudget) -> int:
-        if isinstance(seconds, range):
-            budget.spend(_COST_OF_TIMES)
-            multiples = multiples_of(seconds.step)
-            return multiples << seconds.start & ALL_DAY if seconds else 0
-        budget.spend(_COST_OF_TIMES + len(seconds) // _TIMES_PER_UNIT)
-        if (found := known.get(id(seconds))) is None:
-            found = seconds, _bits(seconds)
-            if len(known) >= _MOST_CACHED:
-                known.clear()
-            known[id(seconds)] = found
-        return found[1]
 
     @CachedYears
     def make(likeness: Hashable, year: int, budget: SearchBudget) -> Year:
         length = days_in(year)
         if (plain := times.plain(year)) is not None:
-            days, seconds = plain
-            return on_days(length, days, bits(seconds, budget))
-        # Most days have the identical times, or equal steps.
+            budget.spend(_COST_OF_TIMES)
+            return on_days(length, *plain)
+        # Most days have the identical times, which are slow to hash.
         first = date(year, 1, 1).toordinal()
-        found: dict[object, tuple[Sequence[int], int]] = {}
+        found: dict[int, tuple[int, int]] = {}
         for day, seconds in times.days(first, first + length - 1, budget):
-            key = seconds if isinstance(seconds, range) else id(seconds)
-            _, days = found.get(key, (seconds, 0))
-            found[key] = seconds, days | 1 << day - first
+            _, days = found.get(id(seconds), (seconds, 0))
+            found[id(seconds)] = seconds, days | 1 << day - first
             budget.spend(_COST_OF_DAY)
-        return Year.of(
-            length, [(bits(seconds, budget), days) for seconds, days in found.values()]
-        )
+        budget.spend(_COST_OF_TIMES * len(found))
+        return Year.of(length, found.values())
 
     def find(year: int, budget: SearchBudget) -> Year:
         return make(times.likeness(year), year, budget)
 
     return YearlySet(find, 0 if times.settled else NEVER_PERIODIC)
-
-
-def _bits(seconds: Sequence[int]) -> int:
-    """Seconds of a day as the bits of an int."""
-    if len(seconds) <= _FEW:
-        return sum(1 << each for each in seconds)
-    # With more of them it is quicker to write them down one beside the other.
-    digits = bytearray(b"0" * DAY)
-    for each in seconds:
-        digits[-1 - each] = ord("1")
-    return int(digits, 2)
 
 
 def times_of_moments(moments: Collection[date]) -> YearlySet:
@@ -801,114 +742,3 @@ def times_of_moments(moments: Collection[date]) -> YearlySet:
 def is_instant(moment: date) -> bool:
     """Whether it is a time that is not local."""
     return isinstance(moment, datetime) and moment.tzinfo is not None
-
-
-FAR = timedelta(days=1000)
-"""Beyond it, times are sooner added up by the year than counted one by one."""
-
-_CENTURY = timedelta(days=36_525)
-_LONGEST_YEAR = 366
-
-
-class FarCount:
-    """Counts the times of a rule over centuries: it adds up whole years.
-
-    Few years differ in more than their number, so that most totals are known.
-
-    Args:
-        times: The times.
-    """
-
-    def __init__(self, times: LocalTimes) -> None:
-        self._times = times
-        self._days = cache(times.days_of)
-        self._totals: dict[Hashable, int] = {}
-        self._cycle = cycle = times.cycle()
-        if cycle is not None:
-            # So that a year can be cut out of it, wherever that begins.
-            more = cycle * (_LONGEST_YEAR // len(cycle) + 1)
-            self._cut = cycle + more[:_LONGEST_YEAR]
-
-    def local(self, begin: datetime, end: datetime, most: int) -> int:
-        """How many there are from one local time on and before another.
-
-        Args:
-            begin: The first that counts.
-            end: The first that does not.
-            most: Where to stop counting: there may be so many, or more.
-        """
-        total = -self._times.count(_midnight(begin), begin, maxsize)
-        day, last = begin.toordinal(), end.toordinal()
-        for year in range(begin.year, end.year + 1):
-            if total >= most:
-                return total
-            following = min(date(year, 1, 1).toordinal() + days_in(year), last)
-            total += self._in_year(year, day, following)
-            day = following
-        return total + self._times.count(_midnight(end), end, maxsize)
-
-    def elapsed(self, begin: datetime, end: datetime, zone: tzinfo, most: int) -> int:
-        """How many instants there are at which a clock shows one of the times.
-
-        Args:
-            begin: The first that counts.
-            end: The first that does not.
-            zone: Whose clock.
-            most: Where to stop counting: there may be so many, or more.
-        """
-        total = 0
-        while begin < end and total < most:
-            until = begin + min(_CENTURY, end - begin)
-            first, last = (period_at(at, zone).local(at) for at in (begin, until))
-            total += self.local(first, last, maxsize)
-            for year in range(begin.year, until.year + 1):
-                for at, before, after in changes(zone, year):
-                    if begin < at <= until:
-                        total += self._shown_again(at, before, after)
-            begin = until
-        return total
-
-    def _shown_again(self, at: datetime, before: timedelta, after: timedelta) -> int:
-        """The times that a clock set back shows again; below zero: that it skips."""
-        instant = at.replace(tzinfo=None)
-        first, last = sorted((instant + before, instant + after))
-        if not (self._has(first) or self._has(last)):
-            return 0
-        number = self._times.count(first, last, maxsize)
-        return number if after < before else -number
-
-    def _has(self, day: date) -> bool:
-        """Whether a rule that counts hours or less has times on a day."""
-        assert self._cycle is not None
-        number = day.toordinal()
-        passed = number - date(day.year, 1, 1).toordinal()
-        is_day = self._days(day.year) >> passed & 1
-        return bool(is_day and self._cycle[number % len(self._cycle)])
-
-    def _in_year(self, year: int, first: int, end: int) -> int:
-        """How many there are from one day of a year on and before another."""
-        skipped, number = first - date(year, 1, 1).toordinal(), end - first
-        if self._cycle is None:
-            key: Hashable = skipped, number, self._times.likeness(year)
-        else:
-            days, begin = self._days(year), first % len(self._cycle)
-            key = skipped, number, begin, days
-        if key not in self._totals:
-            if self._cycle is None:
-                found = self._times.days(first, end - 1)
-                total = sum(len(times) for _, times in found)
-            else:
-                counts = self._cut[begin : begin + number]
-                total = sum(compress(counts, _mask(days)[skipped:]))
-            self._totals[key] = total
-        return self._totals[key]
-
-
-@lru_cache(maxsize=64)
-def _mask(days: int) -> bytes:
-    """A byte for each day of a year: whether it is one of some days, as bits."""
-    return bytes(days >> each & 1 for each in range(_LONGEST_YEAR))
-
-
-def _midnight(at: datetime) -> datetime:
-    return at.replace(hour=0, minute=0, second=0, microsecond=0)

@@ -17,7 +17,7 @@ from go_scheduler.formatting import shown
 from go_scheduler.lazy_imports import without_extra
 from go_scheduler.triggers.base import RefusedError
 from go_scheduler.triggers.calendars import MOST_DAYS, Calendar
-from go_scheduler.triggers.fire_time_sets import bounded, days_of
+from go_scheduler.triggers.fire_time_sets import bounded, days_of, numbers_of
 from go_scheduler.triggers.local_time import load_zone, zone_key
 from go_scheduler.triggers.recurrence_rules import RecurrenceRule, read_rule, write_rule
 from go_scheduler.triggers.recurrence_times import LocalTimes, times_of_rule
@@ -163,7 +163,7 @@ def times_of(rule: RecurrenceRule, start: datetime) -> tuple[LocalTimes, datetim
     found = (
         datetime.fromordinal(day) + timedelta(seconds=second)
         for day, seconds in times.days(start.toordinal())
-        for second in seconds
+        for second in numbers_of(seconds)
     )
     counted = dropwhile(lambda time: time < start, found)
     return times, next(islice(counted, rule.count - 1, None), LAST_LOCAL_TIME)
@@ -430,7 +430,9 @@ class EventSeries:
                 break
             if midnight.date() in self.exceptions:
                 continue
-            times_of_day = (midnight + timedelta(seconds=each) for each in seconds)
+            times_of_day = (
+                midnight + timedelta(seconds=each) for each in numbers_of(seconds)
+            )
             starts = [
                 each
                 for each in times_of_day
@@ -589,7 +591,7 @@ def _rule(
     rule = read_rule(text.upper(), until)
     if length > _LONGEST_RECURRING:
         raise RefusedError(f"it recurs, and lasts {length.days} days; at most 366")
-    _, times = next(LocalTimes(rule, start).days(start.toordinal()), (0, ()))
-    if len(times) > _MOST_A_DAY:
-        raise RefusedError(f"it begins {len(times)} times a day; at most {_MOST_A_DAY}")
+    _, times = next(LocalTimes(rule, start).days(start.toordinal()), (0, 0))
+    if (number := times.bit_count()) > _MOST_A_DAY:
+        raise RefusedError(f"it begins {number} times a day; at most {_MOST_A_DAY}")
     return rule

@@ -16,7 +16,7 @@ from go_scheduler.triggers.combining import (
     OnlyTrigger,
 )
 from go_scheduler.triggers.cron import CronTrigger
-from go_scheduler.triggers.local_time import load_zone, next_instant
+from go_scheduler.triggers.local_time import WallClock, load_zone, next_instant
 from go_scheduler.triggers.phrases.words import PhraseError, ambiguous
 from go_scheduler.triggers.recurrence import RecurrenceTrigger
 from go_scheduler.triggers.recurrence_rules import WEEKDAY_CODES
@@ -951,7 +951,7 @@ class Present:
             return local if start <= local else None
 
         before = (local - timedelta(days=3)).replace(tzinfo=UTC)
-        found = next_instant(search, before, self.zone, elapsed=False)
+        found = next_instant(search, before, WallClock(self.zone))
         if found is not None:
             return found
         if local.date() == date.max:
