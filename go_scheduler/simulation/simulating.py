@@ -22,14 +22,13 @@ from go_scheduler.triggers.base import checked_fire_time, next_fire_time_of, utc
 from go_scheduler.triggers.local_time import zone_changes, zone_of
 from go_scheduler.triggers.previews import ask, effect_of
 from go_scheduler.triggers.simple import OnDemandTrigger
+from go_scheduler.triggers.times import MICROSECOND
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from go_scheduler.models import TaskInstance
     from go_scheduler.triggers.base import Trigger
-
-_MICROSECOND = timedelta(microseconds=1)
 
 
 def fire_times(
@@ -64,7 +63,7 @@ def _fire_times(
         after = at
         if trigger.waits:
             # The next run begins later, however short this one is.
-            after = max(at + jitter_of(definition, at) + duration, at + _MICROSECOND)
+            after = max(at + jitter_of(definition, at) + duration, at + MICROSECOND)
         at = next_fire_time_of(trigger, after)
 
 
@@ -80,7 +79,7 @@ def _first(definition: TaskDefinition, start: datetime) -> datetime | None:
     # Fire times missed before the start run once at most, when the first node looks.
     if trigger.waits or not trigger.recurring:
         return start
-    return next_fire_time_of(trigger, start - _MICROSECOND)
+    return next_fire_time_of(trigger, start - MICROSECOND)
 
 
 MINUTE = timedelta(minutes=1)

@@ -17,12 +17,13 @@ from threading import Lock
 from typing import TYPE_CHECKING, ClassVar, Self
 
 from go_scheduler.argument_hints import write_instead
-from go_scheduler.errors import ConfigurationError, InvalidTriggerError
+from go_scheduler.errors import InvalidTriggerError
 from go_scheduler.formatting import shown
 from go_scheduler.triggers.base import (
     Progression,
     Trigger,
     UndecidedError,
+    checked_instant,
     dump_trigger,
     progression_of,
     utc,
@@ -43,7 +44,6 @@ from go_scheduler.triggers.compound import (
     checked_items,
     checked_part,
     in_brackets,
-    possible_microseconds,
     searchable_times_of,
 )
 from go_scheduler.triggers.fire_time_sets import (
@@ -84,7 +84,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from zoneinfo import ZoneInfo
 
-    from go_scheduler.triggers.compound import Candidate
     from go_scheduler.triggers.fire_time_sets import YearlySet
 
 _LAST_MICROSECOND = microseconds_of(datetime.max.replace(tzinfo=UTC))
@@ -189,9 +188,6 @@ class AnyOfTrigger(TriggerList):
     """
 
     kind: ClassVar[str] = "any_of"
-
-    def __init__(self, triggers: Sequence[Trigger]) -> None:
-        TriggerList.__init__(self, triggers)
 
     @property
     def recurring(self) -> bool:  # type: ignore[override]
@@ -335,6 +331,24 @@ class AllOfTrigger(TriggerList):
         words = [in_brackets(each) for each in self.triggers]
         how_many = "both" if len(words) == 2 else "all of"
         return f"whenever {how_many} {listed(words)}"
+
+
+def possible_microseconds(
+    trigger: Trigger, times: FireTimes | None
+) -> frozenset[int] | None:
+    """The microseconds of a second at which a trigger can fire; None: not known.
+
+    Args:
+        trigger: The trigger.
+        times: Its fire times, if they are known as sets.
+    """
+    while times is None:
+        part = getattr(trigger, "trigger", None)
+        if not isinstance(trigger, CompoundTrigger) or not isinstance(part, Trigger):
+            return None
+        # One that is made of a single other fires at some of its times.
+        trigger, times = part, fire_times_of(part)
+    return times.microseconds
 
 
 _DAY = timedelta(days=1)
@@ -803,8 +817,16 @@ class LimitedTrigger(CompoundTrigger):
     def _check(self) -> None:
         for name in ("start", "end", "anchored_at"):
             if (value := getattr(self, name)) is not None:
-                object.__setattr__(self, name, _checked_instant(name, value))
-        _check_bounds(self.start, self.end, self.limit)
+                object.__setattr__(self, name, checked_instant(value, name=name))
+        start, end, limit = self.start, self.end, self.limit
+        if start is not None and end is not None and end < start:
+            raise InvalidTriggerError(f"the end {end} is before the start {start}")
+        if limit is not None and (
+            type(limit) is not int or not 1 <= limit <= MOST_TIMES
+        ):
+            raise InvalidTriggerError(
+                f"limit must be a number from 1 to {MOST_TIMES:,}, not {shown(limit)}"
+            )
         if self.duration is not None:
             checked_length("duration", self.duration)
         trigger = checked_part("trigger", self.trigger)
@@ -869,19 +891,3 @@ def _count(state: str, edition: int) -> _LimitCount:
     assert floor is not None
     assert limit is not None
     return _LimitCount(trigger.trigger, floor, limit)
-
-
-def _checked_instant(name: str, value: object) -> datetime:
-    try:
-        return utc(value, name=name)
-    except ConfigurationError as error:
-        raise InvalidTriggerError(str(error)) from None
-
-
-def _check_bounds(start: datetime | None, end: datetime | None, limit: object) -> None:
-    if start is not None and end is not None and end < start:
-        raise InvalidTriggerError(f"the end {end} is before the start {start}")
-    if limit is not None and (type(limit) is not int or not 1 <= limit <= MOST_TIMES):
-        raise InvalidTriggerError(
-            f"limit must be a number from 1 to {MOST_TIMES:,}, not {shown(limit)}"
-        )

@@ -428,24 +428,6 @@ def _frozen(state: object, kind: str) -> FrozenObject:
         raise InvalidTriggerError(str(error)) from None
 
 
-def possible_microseconds(
-    trigger: Trigger, times: FireTimes | None
-) -> frozenset[int] | None:
-    """The microseconds of a second at which a trigger can fire; None: not known.
-
-    Args:
-        trigger: The trigger.
-        times: Its fire times, if they are known as sets.
-    """
-    while times is None:
-        part = getattr(trigger, "trigger", None)
-        if not isinstance(trigger, CompoundTrigger) or not isinstance(part, Trigger):
-            return None
-        # One that is made of a single other fires at some of its times.
-        trigger, times = part, fire_times_of(part)
-    return times.microseconds
-
-
 class FireTimeSearch:
     """The search for one fire time of a trigger, through all that it is made of.
 

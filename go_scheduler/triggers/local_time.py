@@ -12,7 +12,7 @@ from abc import abstractmethod
 from bisect import bisect
 from calendar import isleap
 from dataclasses import dataclass
-from datetime import MAXYEAR, UTC, date, datetime, timedelta, tzinfo
+from datetime import MAXYEAR, UTC, date, datetime, timedelta
 from functools import lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias

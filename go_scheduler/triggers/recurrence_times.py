@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, bisect_right
 from calendar import isleap
-from datetime import MAXYEAR, UTC, date, datetime, time, timedelta, tzinfo
+from datetime import MAXYEAR, UTC, date, datetime, time, timedelta
 from functools import lru_cache
 from itertools import compress
 from math import gcd
@@ -364,8 +364,6 @@ class LocalTimes:
         if self._per_day == 1:
             return self._offsets
         first = (self._start - day * self._per_day) % self._rule.interval
-        if first >= self._per_day:
-            return 0
         if (times := self._times_of_day.get(first)) is None:
             if len(self._times_of_day) >= _MOST_REMEMBERED:
                 self._times_of_day.clear()
