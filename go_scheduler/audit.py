@@ -24,10 +24,9 @@ from go_scheduler.models import Outcome, State, TaskDefinition
 from go_scheduler.stores.base import Store
 from go_scheduler.stores.filters import DefinitionFilter, Filter, Order, all_items
 from go_scheduler.triggers.base import Trigger, checked_fire_time
-from go_scheduler.triggers.interval import IntervalTrigger
-from go_scheduler.triggers.on_demand import OnDemandTrigger
+from go_scheduler.triggers.previews import ask
+from go_scheduler.triggers.simple import IntervalTrigger, OnDemandTrigger
 from go_scheduler.triggers.times import MICROSECOND
-from go_scheduler.triggers.trigger_timeouts import ask
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping

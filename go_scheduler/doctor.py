@@ -32,8 +32,8 @@ from go_scheduler.stores.findings import (
     answers,
     well,
 )
-from go_scheduler.triggers.on_demand import OnDemandTrigger
-from go_scheduler.triggers.stored import UnknownTrigger, dump_trigger
+from go_scheduler.triggers.base import UnknownTrigger, dump_trigger
+from go_scheduler.triggers.simple import OnDemandTrigger
 from go_scheduler.version import __version__
 from go_scheduler.why import Obstacle, obstacle_of, of_name
 

@@ -14,13 +14,11 @@ from go_scheduler.firing.latest import jitter_of, latest_fire_time
 from go_scheduler.formatting import clock_text, duration_text, shown, summary, utc_text
 from go_scheduler.models import RUNS, NodeInfo, State, TaskDefinition, TaskInstance
 from go_scheduler.stores.rules import FULL
-from go_scheduler.triggers.base import next_fire_time_of
-from go_scheduler.triggers.on_demand import OnDemandTrigger
-from go_scheduler.triggers.previews import PreviewedTime, preview
-from go_scheduler.triggers.stored import UnknownTrigger
+from go_scheduler.triggers.base import UnknownTrigger, next_fire_time_of
+from go_scheduler.triggers.local_time import load_zone, zone_of
+from go_scheduler.triggers.previews import PreviewedTime, ask, preview
+from go_scheduler.triggers.simple import OnDemandTrigger
 from go_scheduler.triggers.times import MICROSECOND
-from go_scheduler.triggers.trigger_timeouts import ask
-from go_scheduler.triggers.zones import load_zone, zone_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

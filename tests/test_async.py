@@ -21,7 +21,7 @@ from go_scheduler.run import current_run
 from go_scheduler.scheduler import Scheduler
 from go_scheduler.stores.memory.store import MemoryStore
 from go_scheduler.testing.clock import START, ManualClock
-from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
+from go_scheduler.triggers.simple import ExecuteOnceTrigger
 from tests.conftest import seconds
 from tests.patience import FAILED_AFTER
 

@@ -40,7 +40,7 @@ from go_scheduler.testing.builders import (
 )
 from go_scheduler.testing.clock import START
 from go_scheduler.triggers import IntervalTrigger, Trigger
-from go_scheduler.triggers.stored import UnknownTrigger
+from go_scheduler.triggers.base import UnknownTrigger
 from tests import servers
 from tests.conftest import seconds
 from tests.shop import engine_of

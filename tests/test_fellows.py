@@ -15,8 +15,7 @@ from go_scheduler.scheduler import Scheduler
 from go_scheduler.stores.memory.store import MemoryStore
 from go_scheduler.testing import InlineExecutor
 from go_scheduler.testing.builders import HOUR
-from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
-from go_scheduler.triggers.on_demand import OnDemandTrigger
+from go_scheduler.triggers.simple import ExecuteOnceTrigger, OnDemandTrigger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -12,7 +12,7 @@ from go_scheduler.scheduler import Scheduler
 from go_scheduler.stores.memory.store import MemoryStore
 from go_scheduler.testing.builders import MINUTE
 from go_scheduler.testing.clock import START, ManualClock
-from go_scheduler.triggers.interval import IntervalTrigger
+from go_scheduler.triggers.simple import IntervalTrigger
 from tests.conftest import seconds
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from go_scheduler.scheduler import Scheduler
 from go_scheduler.stores.memory.store import MemoryStore
 from go_scheduler.testing.builders import HOUR, NOBODY, SECOND
 from go_scheduler.testing.clock import START, ManualClock
-from go_scheduler.triggers.on_demand import OnDemandTrigger
+from go_scheduler.triggers.simple import OnDemandTrigger
 
 if TYPE_CHECKING:
     from collections.abc import Callable

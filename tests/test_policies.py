@@ -13,10 +13,9 @@ import pytest
 from go_scheduler.checks import LONGEST
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.models import TaskDefinition
-from go_scheduler.policies import CatchUp, Overlap, RetryPolicy
-from go_scheduler.policies.retry_policy import names_of
+from go_scheduler.policies import CatchUp, Overlap, RetryPolicy, names_of
 from go_scheduler.testing.builders import MINUTE, SECOND, TICK
-from go_scheduler.triggers.on_demand import OnDemandTrigger
+from go_scheduler.triggers.simple import OnDemandTrigger
 
 if TYPE_CHECKING:
     from collections.abc import Collection

@@ -58,10 +58,7 @@ ON_DEMAND = [
 ]
 """Packages that a program does without which has no use for them."""
 
-SIMPLE_TRIGGERS = [
-    *("base", "delay", "execute_once", "interval", "on_demand"),
-    *("stored", "times", "words", "zones"),
-]
+SIMPLE_TRIGGERS = ["base", "local_time", "simple", "times", "words"]
 """All that is loaded of triggers for one that fires once."""
 
 FIRES_ONCE = """
@@ -94,7 +91,7 @@ try:
     class TheirCronTrigger(Trigger):
         kind = "cron"
 except ConfigurationError as error:
-    assert "go_scheduler.triggers.cron.cron_trigger.CronTrigger" in str(error), error
+    assert "go_scheduler.triggers.cron.CronTrigger" in str(error), error
 else:
     raise AssertionError("it is not refused")
 """

@@ -27,7 +27,7 @@ from go_scheduler import (
     TaskInstance,
 )
 from go_scheduler.testing.clock import START
-from go_scheduler.triggers.calendars import calendar
+from go_scheduler.triggers import calendars
 from tests.conftest import seconds
 from tests.patience import FAILED_AFTER
 from tests.test_examples import program
@@ -69,7 +69,7 @@ class Recipes:
 @pytest.fixture
 def recipes(clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> Iterator[Recipes]:
     # What the page registers is forgotten.
-    monkeypatch.setattr(calendar, "_calendars", dict(calendar._calendars))
+    monkeypatch.setattr(calendars, "_calendars", dict(calendars._calendars))
     found = Recipes("recipes.md", clock)
     with found.scheduler:
         yield found

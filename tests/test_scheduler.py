@@ -30,8 +30,7 @@ from go_scheduler.stores.memory.store import MemoryStore
 from go_scheduler.testing import ManualClock
 from go_scheduler.testing.clock import START
 from go_scheduler.triggers.base import Trigger
-from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
-from go_scheduler.triggers.interval import IntervalTrigger
+from go_scheduler.triggers.simple import ExecuteOnceTrigger, IntervalTrigger
 from tests.conftest import seconds
 from tests.patience import FAILED_AFTER
 
@@ -383,7 +382,7 @@ from go_scheduler.clock import SystemClock
 from go_scheduler.errors import SchedulerStateError
 from go_scheduler.models import TaskDefinition
 from go_scheduler.scheduler import Scheduler
-from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
+from go_scheduler.triggers.simple import ExecuteOnceTrigger
 
 def once():
     now = SystemClock().now()

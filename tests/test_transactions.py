@@ -44,9 +44,11 @@ from go_scheduler.testing.builders import (
     renew,
 )
 from go_scheduler.testing.clock import START
-from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
-from go_scheduler.triggers.interval import IntervalTrigger
-from go_scheduler.triggers.on_demand import OnDemandTrigger
+from go_scheduler.triggers.simple import (
+    ExecuteOnceTrigger,
+    IntervalTrigger,
+    OnDemandTrigger,
+)
 from tests.conftest import LOCKING, SQL, engines
 
 if TYPE_CHECKING:

@@ -30,7 +30,6 @@ COINED = {
     "signed_cookies": "seal",
     "timeline": "lane marks strips",
     "trace_context": "traced",
-    "trigger_timeouts": "asking",
     "visibility": "seen",
 }
 INSTEAD = {word: name for name, words in COINED.items() for word in words.split()}

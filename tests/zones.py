@@ -9,7 +9,7 @@ from datetime import date, timedelta
 from itertools import count
 from typing import TYPE_CHECKING
 
-from go_scheduler.triggers import DateCalendar, register_calendar, zones
+from go_scheduler.triggers import DateCalendar, local_time, register_calendar
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -55,7 +55,7 @@ class Zones:
 @contextmanager
 def zones_in(folder: Path) -> Iterator[Zones]:
     """Have zones looked for in a folder first, and none be known yet."""
-    paths, known = zoneinfo.TZPATH, dict(zones._zones)
+    paths, known = zoneinfo.TZPATH, dict(local_time._zones)
     forget_zones()
     zoneinfo.reset_tzpath([folder, *paths])
     try:
@@ -63,12 +63,12 @@ def zones_in(folder: Path) -> Iterator[Zones]:
     finally:
         zoneinfo.reset_tzpath(paths)
         forget_zones()
-        zones._zones.update(known)
+        local_time._zones.update(known)
 
 
 def forget_zones() -> None:
     """Have this process know no zone, nor what was worked out by one, as a new one."""
-    zones._zones.clear()
+    local_time._zones.clear()
     zoneinfo.ZoneInfo.clear_cache(only_keys=[ZONE])
     days = next(_days)
     register_calendar("forgotten-zones", DateCalendar([(days, days + _DAY)]))

@@ -21,7 +21,7 @@ from go_scheduler.formatting import safe, write_duration
 from go_scheduler.json import write_instant
 from go_scheduler.models import POLICIES, NodeInfo, TaskDefinition, TaskInstance
 from go_scheduler.triggers.base import Trigger
-from go_scheduler.triggers.trigger_timeouts import describe_with_zone
+from go_scheduler.triggers.previews import describe_with_zone
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -33,7 +33,7 @@ from go_scheduler.errors import (
 from go_scheduler.formatting import shown
 from go_scheduler.models import DefinitionState, State, TaskDefinition, TaskInstance
 from go_scheduler.stores.filters import all_items
-from go_scheduler.triggers.on_demand import OnDemandTrigger
+from go_scheduler.triggers.simple import OnDemandTrigger
 
 _BEGINNING = re.compile(r"[0-9a-f][0-9a-f-]{0,35}", re.ASCII)
 _PAGE = 1000

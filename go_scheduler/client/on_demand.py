@@ -24,12 +24,11 @@ from go_scheduler.events.event import of_definition
 from go_scheduler.formatting import shown
 from go_scheduler.handlers.registry import HandlerRegistry, Task, task_id
 from go_scheduler.models.values import changed
-from go_scheduler.policies.overlap import check_overlap
+from go_scheduler.policies import check_overlap
 from go_scheduler.stores.filters import DefinitionFilter
 from go_scheduler.stores.messages import Addition
-from go_scheduler.triggers.base import fire_times, utc
-from go_scheduler.triggers.on_demand import OnDemandTrigger
-from go_scheduler.triggers.stored import dump_trigger
+from go_scheduler.triggers.base import dump_trigger, fire_times, utc
+from go_scheduler.triggers.simple import OnDemandTrigger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -39,11 +39,12 @@ from go_scheduler.triggers.base import (
     Trigger,
     UndecidedError,
     checked_fire_time,
+    dump_trigger,
     is_brief,
     is_own,
+    load_trigger,
     next_fire_time_of,
 )
-from go_scheduler.triggers.stored import dump_trigger, load_trigger
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence, Set
@@ -96,7 +97,7 @@ def _asked(given: Trigger, now: datetime) -> tuple[Trigger, datetime | None]:
     if is_own(given):
         return _anchored_and_asked(given, now)
     # Imported when first used: it loads what not everybody uses.
-    from go_scheduler.triggers.trigger_timeouts import ask
+    from go_scheduler.triggers.previews import ask
 
     return ask(given, partial(_anchored_and_asked, given, now))
 

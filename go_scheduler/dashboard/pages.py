@@ -52,8 +52,7 @@ from go_scheduler.models import (
     TaskInstance,
 )
 from go_scheduler.policies import CatchUp, RetryPolicy
-from go_scheduler.triggers.previews import PreviewedTime, preview
-from go_scheduler.triggers.trigger_timeouts import ask
+from go_scheduler.triggers.previews import PreviewedTime, ask, preview
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping, Set

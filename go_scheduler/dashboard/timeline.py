@@ -11,10 +11,8 @@ from uuid import UUID
 
 from go_scheduler.dashboard.words import late, plain_instant, said, span, took
 from go_scheduler.models import State, TaskDefinition
-from go_scheduler.triggers.local_time import zone_changes
-from go_scheduler.triggers.previews import preview
-from go_scheduler.triggers.trigger_timeouts import ask
-from go_scheduler.triggers.zones import zone_of
+from go_scheduler.triggers.local_time import zone_changes, zone_of
+from go_scheduler.triggers.previews import ask, preview
 
 if TYPE_CHECKING:
     from go_scheduler.client import Client

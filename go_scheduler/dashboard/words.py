@@ -10,7 +10,7 @@ from markupsafe import Markup
 from go_scheduler.clock import ZERO
 from go_scheduler.formatting import clock_text, duration_text, shown, summary
 from go_scheduler.json import to_text
-from go_scheduler.triggers.trigger_timeouts import describe_with_zone
+from go_scheduler.triggers.previews import describe_with_zone
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -29,7 +29,7 @@ from go_scheduler.policies import CatchUp
 from go_scheduler.stores.messages import Firing
 from go_scheduler.stores.rules import FULL
 from go_scheduler.triggers.base import Trigger, next_fire_time_of
-from go_scheduler.triggers.zones import zone_of
+from go_scheduler.triggers.local_time import zone_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

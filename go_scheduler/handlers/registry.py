@@ -25,7 +25,7 @@ from go_scheduler.errors import ConfigurationError
 from go_scheduler.formatting import shown
 from go_scheduler.handlers.payload import Payload
 from go_scheduler.models import TaskDefinition, TaskInstance
-from go_scheduler.triggers.on_demand import OnDemandTrigger
+from go_scheduler.triggers.simple import OnDemandTrigger
 
 if TYPE_CHECKING:
     from uuid import UUID

@@ -36,8 +36,7 @@ from go_scheduler.models.counts import (
     Histogram,
     QueueStats,
 )
-from go_scheduler.policies import CatchUp, Overlap, RetryPolicy
-from go_scheduler.policies.overlap import check_overlap
+from go_scheduler.policies import CatchUp, Overlap, RetryPolicy, check_overlap
 from go_scheduler.triggers.base import Trigger, utc
 
 __all__ = [

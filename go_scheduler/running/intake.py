@@ -23,8 +23,7 @@ from go_scheduler.running.outcomes import (
     runs_before,
 )
 from go_scheduler.stores.rules import takes_slot
-from go_scheduler.triggers.base import is_own, next_fire_time_of
-from go_scheduler.triggers.stored import UnknownTrigger
+from go_scheduler.triggers.base import UnknownTrigger, is_own, next_fire_time_of
 
 if TYPE_CHECKING:
     from uuid import UUID

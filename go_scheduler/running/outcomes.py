@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from go_scheduler.models import Outcome, TaskDefinition, TaskInstance
 from go_scheduler.models.values import trusted
-from go_scheduler.policies.retry_policy import names_of
+from go_scheduler.policies import names_of
 from go_scheduler.run import Fail, GiveBack, RetryAfter
 from go_scheduler.running.calling.error_text import (
     describe_error,

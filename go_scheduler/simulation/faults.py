@@ -20,6 +20,7 @@ from go_scheduler.models import OPEN, Outcome
 from go_scheduler.policies import Overlap, RetryPolicy
 from go_scheduler.simulation.nodes import Fault, FaultKind, Setting, World
 from go_scheduler.simulation.simulating import (
+    EXPIRE_AFTER,
     check_number,
     checked,
     lengths_of,
@@ -426,7 +427,7 @@ class _Judge:
         Half a lease is enough: a renewal may be due when the trouble begins.
         """
         definition = call.instance.definition
-        limits = (definition.timeout, definition.expire_after, _EXPIRE_AFTER)
+        limits = (definition.timeout, definition.expire_after, EXPIRE_AFTER)
         if any(each is not None and call.length >= each for each in limits):
             return True
         since = call.at - self._setting.lease
@@ -438,7 +439,6 @@ class _Judge:
 
 
 _NEVER = timedelta.max
-_EXPIRE_AFTER = timedelta(minutes=5)
 
 
 def _waits_for_others(definition: TaskDefinition) -> bool:

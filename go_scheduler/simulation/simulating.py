@@ -19,19 +19,16 @@ from go_scheduler.formatting import duration_text, shown, utc_text
 from go_scheduler.models import DefinitionState, State, TaskDefinition
 from go_scheduler.stores.rules import fate_of, overlap_of, slot_of
 from go_scheduler.triggers.base import checked_fire_time, next_fire_time_of, utc
-from go_scheduler.triggers.local_time import zone_changes
-from go_scheduler.triggers.on_demand import OnDemandTrigger
-from go_scheduler.triggers.previews import effect_of
-from go_scheduler.triggers.trigger_timeouts import ask
-from go_scheduler.triggers.zones import zone_of
+from go_scheduler.triggers.local_time import zone_changes, zone_of
+from go_scheduler.triggers.previews import ask, effect_of
+from go_scheduler.triggers.simple import OnDemandTrigger
+from go_scheduler.triggers.times import MICROSECOND
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from go_scheduler.models import TaskInstance
     from go_scheduler.triggers.base import Trigger
-
-_MICROSECOND = timedelta(microseconds=1)
 
 
 def fire_times(
@@ -66,7 +63,7 @@ def _fire_times(
         after = at
         if trigger.waits:
             # The next run begins later, however short this one is.
-            after = max(at + jitter_of(definition, at) + duration, at + _MICROSECOND)
+            after = max(at + jitter_of(definition, at) + duration, at + MICROSECOND)
         at = next_fire_time_of(trigger, after)
 
 
@@ -82,7 +79,7 @@ def _first(definition: TaskDefinition, start: datetime) -> datetime | None:
     # Fire times missed before the start run once at most, when the first node looks.
     if trigger.waits or not trigger.recurring:
         return start
-    return next_fire_time_of(trigger, start - _MICROSECOND)
+    return next_fire_time_of(trigger, start - MICROSECOND)
 
 
 MINUTE = timedelta(minutes=1)

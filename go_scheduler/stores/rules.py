@@ -29,7 +29,7 @@ from go_scheduler.models import (
 from go_scheduler.models.values import changed
 from go_scheduler.policies import Overlap
 from go_scheduler.triggers.base import is_own, next_fire_time_of, utc
-from go_scheduler.triggers.on_demand import OnDemandTrigger
+from go_scheduler.triggers.simple import OnDemandTrigger
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping

@@ -41,9 +41,7 @@ from go_scheduler.stores.messages import (
     RunOutcome,
 )
 from go_scheduler.testing.clock import START, settle
-from go_scheduler.triggers.delay import DelayTrigger
-from go_scheduler.triggers.interval import IntervalTrigger
-from go_scheduler.triggers.on_demand import OnDemandTrigger
+from go_scheduler.triggers.simple import DelayTrigger, IntervalTrigger, OnDemandTrigger
 from go_scheduler.triggers.times import LAST_INSTANT
 
 if TYPE_CHECKING:

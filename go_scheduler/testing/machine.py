@@ -64,10 +64,8 @@ from go_scheduler.stores.messages import (
 from go_scheduler.stores.rules import LOCK, Declaration, Removed
 from go_scheduler.testing.builders import all_pages, counts_by_state, revision_of
 from go_scheduler.testing.clock import START, ManualClock, settle
-from go_scheduler.triggers.delay import DelayTrigger
-from go_scheduler.triggers.interval import IntervalTrigger
-from go_scheduler.triggers.on_demand import OnDemandTrigger
-from go_scheduler.triggers.stored import dump_trigger
+from go_scheduler.triggers.base import dump_trigger
+from go_scheduler.triggers.simple import DelayTrigger, IntervalTrigger, OnDemandTrigger
 from go_scheduler.triggers.times import LAST_INSTANT
 
 if TYPE_CHECKING:

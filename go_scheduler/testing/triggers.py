@@ -12,9 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from go_scheduler.triggers.base import WRITE_BOTH
-from go_scheduler.triggers.stored import dump_trigger, load_trigger
-from go_scheduler.triggers.trigger_timeouts import ask
+from go_scheduler.triggers.base import WRITE_BOTH, dump_trigger, load_trigger
+from go_scheduler.triggers.previews import ask
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -3,20 +3,24 @@
 import typing
 
 from go_scheduler import lazy_imports as _on_demand
-from go_scheduler.triggers.base import Trigger
-from go_scheduler.triggers.delay import DelayTrigger
-from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
-from go_scheduler.triggers.interval import IntervalTrigger
-from go_scheduler.triggers.on_demand import OnDemandTrigger
-from go_scheduler.triggers.stored import UnknownTrigger, dump_trigger, load_trigger
+from go_scheduler.triggers.base import (
+    Trigger,
+    UnknownTrigger,
+    dump_trigger,
+    load_trigger,
+)
+from go_scheduler.triggers.simple import (
+    DelayTrigger,
+    ExecuteOnceTrigger,
+    IntervalTrigger,
+    OnDemandTrigger,
+)
 
 if typing.TYPE_CHECKING:
     from go_scheduler.triggers.calendars import (
         BusinessDays,
         Calendar,
         DateCalendar,
-        RuleCalendar,
-        read_ical,
         register_calendar,
     )
     from go_scheduler.triggers.combining import (
@@ -30,6 +34,7 @@ if typing.TYPE_CHECKING:
     from go_scheduler.triggers.phrases import parse_phrase
     from go_scheduler.triggers.previews import PreviewedTime, explain, preview
     from go_scheduler.triggers.recurrence import RecurrenceTrigger
+    from go_scheduler.triggers.rule_calendars import RuleCalendar, read_ical
 else:
     # Hidden from type checkers, which would take any misspelt name for an object.
     __getattr__, __dir__ = _on_demand.on_demand(
@@ -46,11 +51,11 @@ else:
             "OnlyTrigger": "combining",
             "PreviewedTime": "previews",
             "RecurrenceTrigger": "recurrence",
-            "RuleCalendar": "calendars",
+            "RuleCalendar": "rule_calendars",
             "explain": "previews",
             "parse_phrase": "phrases",
             "preview": "previews",
-            "read_ical": "calendars",
+            "read_ical": "rule_calendars",
             "register_calendar": "calendars",
         },
     )

@@ -1,4 +1,4 @@
-"""The trigger interface, and the registry of trigger classes."""
+"""The trigger interface, the registry of trigger classes, and their stored form."""
 
 from __future__ import annotations
 
@@ -6,23 +6,62 @@ import dataclasses
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from importlib import import_module
 from types import MemberDescriptorType
-from typing import TYPE_CHECKING, ClassVar, NamedTuple, Self, cast
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    Generic,
+    NamedTuple,
+    Self,
+    TypeVar,
+    cast,
+)
 
 from go_scheduler.errors import (
     ConfigurationError,
     GoSchedulerError,
     InvalidTriggerError,
+    UnknownTriggerError,
 )
 from go_scheduler.formatting import a, shown
 from go_scheduler.json import JSON, FrozenObject, freeze
 from go_scheduler.triggers.times import FIRST_INSTANT, MICROSECOND
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from go_scheduler.triggers.fire_time_sets import FireTimes
+
+T = TypeVar("T")
+
+
+class worked_out(Generic[T]):
+    """A property that is computed when it is first read, and kept.
+
+    Two threads may both compute it. Up to Python 3.11 ``functools.cached_property``
+    locks it for all objects meanwhile: a user's trigger that hangs in one of them
+    would hang all others.
+
+    Args:
+        compute: Computes the value.
+    """
+
+    def __init__(self, compute: Callable[[Any], T]) -> None:
+        self._compute = compute
+        self.__doc__ = compute.__doc__
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, instance: object, owner: type | None = None) -> T:
+        value: T = self._compute(instance)
+        instance.__dict__[self._name] = value
+        return value
 
 
 class RefusedError(Exception):
@@ -36,17 +75,17 @@ class UndecidedError(InvalidTriggerError):
 ENTRY_POINTS = "go_scheduler.triggers"
 
 OWN_KINDS: Mapping[str, str] = {
-    "all_of": "go_scheduler.triggers.combining.any_all",
-    "any_of": "go_scheduler.triggers.combining.any_all",
-    "cron": "go_scheduler.triggers.cron.cron_trigger",
-    "delay": "go_scheduler.triggers.delay",
-    "except": "go_scheduler.triggers.combining.excluding",
-    "interval": "go_scheduler.triggers.interval",
-    "limited": "go_scheduler.triggers.combining.limited",
-    "on_demand": "go_scheduler.triggers.on_demand",
-    "once": "go_scheduler.triggers.execute_once",
-    "only": "go_scheduler.triggers.combining.excluding",
-    "recurrence": "go_scheduler.triggers.recurrence.recurrence_trigger",
+    "all_of": "go_scheduler.triggers.combining",
+    "any_of": "go_scheduler.triggers.combining",
+    "cron": "go_scheduler.triggers.cron",
+    "delay": "go_scheduler.triggers.simple",
+    "except": "go_scheduler.triggers.combining",
+    "interval": "go_scheduler.triggers.simple",
+    "limited": "go_scheduler.triggers.combining",
+    "on_demand": "go_scheduler.triggers.simple",
+    "once": "go_scheduler.triggers.simple",
+    "only": "go_scheduler.triggers.combining",
+    "recurrence": "go_scheduler.triggers.recurrence",
 }
 """The module of each kind of this package; it is imported when the kind is needed."""
 
@@ -447,3 +486,85 @@ def read_field(value: JSON) -> object:
         if kind == "microseconds" and isinstance(inner, int):
             return timedelta(microseconds=inner)
     return value
+
+
+@dataclass(frozen=True)
+class UnknownTrigger(Trigger):
+    """Stands for a stored trigger that this process cannot load.
+
+    It keeps what was stored, so that nothing is lost, and leaves firing to a node that
+    knows the kind.
+
+    Attributes:
+        unknown_kind: The kind in the store.
+        state: The state in the store.
+        reason: Why it could not be loaded.
+    """
+
+    unknown_kind: str
+    state: JSON = field(hash=False)
+    reason: str = field(compare=False)
+
+    def next_fire_time(self, after: datetime) -> datetime | None:
+        """Refuse: only a process that knows the kind can tell.
+
+        Raises:
+            UnknownTriggerError: Always.
+        """
+        raise UnknownTriggerError(self.reason)
+
+    def describe(self) -> str:
+        """Say why this process does not know when it fires."""
+        return f"not known here: {self.reason}"
+
+
+def dump_trigger(trigger: Trigger) -> tuple[str, JSON]:
+    """A trigger's kind and state, as a store keeps them.
+
+    Raises:
+        InvalidTriggerError: The trigger's class has no kind of its own, or is a
+            dataclass that can be changed, or the trigger has a state that is not JSON.
+    """
+    if isinstance(trigger, UnknownTrigger):
+        return trigger.unknown_kind, trigger.state
+    _check_class(type(trigger))
+    kind = getattr(trigger, "kind", None)
+    if not isinstance(kind, str) or not is_registered(type(trigger), kind):
+        raise InvalidTriggerError(
+            f"{name_of(type(trigger))} needs a `kind` of its own, its stable name in"
+            " the store"
+        )
+    return kind, trigger.to_dict()
+
+
+@cache
+def _check_class(cls: type[Trigger]) -> None:
+    """Refuse a dataclass that is not frozen, or that has its kind as a field."""
+    if not is_dataclass(cls):
+        return
+    if any(each.name == "kind" for each in fields(cls)):
+        raise InvalidTriggerError(f"{name_of(cls)}{KIND_IS_A_FIELD}")
+    if not cls.__dataclass_params__.frozen:
+        raise InvalidTriggerError(
+            f"{name_of(cls)} can be changed, and a trigger is a value: write"
+            " @dataclass(frozen=True)"
+        )
+
+
+def load_trigger(kind: str, state: JSON) -> Trigger:
+    """The trigger of a stored kind and state; never raises.
+
+    Returns:
+        The trigger; an ``UnknownTrigger`` that keeps both if this process has no such
+        kind or the kind does not accept the state.
+    """
+    try:
+        cls = find(kind)
+        if cls is None:
+            return UnknownTrigger(kind, state, why_unknown(kind))
+        if not isinstance(state, Mapping):
+            raise InvalidTriggerError(f"it is no object: {shown(state)}")
+        return cls.from_dict(state)
+    except Exception as error:
+        reason = f"the stored state of a {shown(kind)} trigger does not load: {error}"
+        return UnknownTrigger(kind, state, reason)

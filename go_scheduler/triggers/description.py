@@ -32,9 +32,12 @@ if TYPE_CHECKING:
     from datetime import date, tzinfo
     from typing import Any
 
-    from go_scheduler.triggers.cron.expression import CronExpression
-    from go_scheduler.triggers.recurrence.rule import RecurrenceRule, Weekday
-    from go_scheduler.triggers.recurrence.text import Recurrence
+    from go_scheduler.triggers.cron import CronExpression
+    from go_scheduler.triggers.recurrence_rules import (
+        Recurrence,
+        RecurrenceRule,
+        Weekday,
+    )
 
 _MINUTE, _HOUR = 60, 3600
 _GROUPS = {(0, 1, 2, 3, 4): "weekday", (5, 6): "weekend", (*range(7),): "day"}

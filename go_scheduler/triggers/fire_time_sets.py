@@ -34,7 +34,6 @@ from sys import maxsize
 from typing import (
     TYPE_CHECKING,
     Generic,
-    NamedTuple,
     TypeAlias,
     TypeVar,
     TypeVarTuple,
@@ -46,6 +45,7 @@ from go_scheduler.triggers.base import (
     UndecidedError,
     is_of_own_class,
     progression_of,
+    worked_out,
 )
 from go_scheduler.triggers.local_time import (
     LONG_GAP,
@@ -55,7 +55,6 @@ from go_scheduler.triggers.local_time import (
     year_alike,
 )
 from go_scheduler.triggers.times import DAY, MICROSECOND, SECOND, days_in
-from go_scheduler.triggers.worked_out import worked_out
 
 if TYPE_CHECKING:
     from collections.abc import (
@@ -63,10 +62,13 @@ if TYPE_CHECKING:
         Collection,
         Hashable,
         Iterable,
+        Iterator,
         Mapping,
         Sequence,
     )
     from datetime import tzinfo
+
+    from go_scheduler.triggers.local_time import WallClock
 
 Key = TypeVar("Key", bound="Hashable")
 Others = TypeVarTuple("Others")
@@ -107,6 +109,8 @@ Operation: TypeAlias = "Callable[[int, int], int]"
 ALL_DAY = (1 << DAY) - 1
 """All seconds of a day."""
 
+_HOUR = (1 << 3600) - 1
+
 NEVER_PERIODIC = MAXYEAR + 1
 """The ``periodic_from`` of a set whose years are all different."""
 
@@ -135,8 +139,30 @@ def _window(begin: int, end: int) -> int:
     return max((1 << max(min(end, DAY), 0)) - (1 << max(begin, 0)), 0)
 
 
-def _lowest(bits: int) -> int:
+def lowest(bits: int) -> int:
+    """The lowest number whose bit is set; there is one."""
+    # Mostly one of an hour; a small int is quicker.
+    bits = bits & _HOUR or bits
     return (bits & -bits).bit_length() - 1
+
+
+def numbers_of(bits: int) -> Iterator[int]:
+    """The numbers whose bits are set, in order."""
+    digits = f"{bits:b}"[::-1]
+    number = digits.find("1")
+    while number >= 0:
+        yield number
+        number = digits.find("1", number + 1)
+
+
+@lru_cache(maxsize=256)
+def times_of_day(
+    hours: Collection[int], minutes: Collection[int], seconds: Collection[int]
+) -> int:
+    """The seconds of a day with one of the hours, minutes and seconds, as bits."""
+    minute = sum(1 << each for each in seconds)
+    hour = sum(minute << 60 * each for each in minutes)
+    return sum(hour << 3600 * each for each in hours)
 
 
 class Year:
@@ -206,10 +232,10 @@ class Year:
                 continue
             if left & 1:
                 if later := times >> second:
-                    return begin + _lowest(later)
+                    return begin + lowest(later)
                 left ^= 1
-            if left and (first is None or today + _lowest(left) < first // DAY):
-                first = (today + _lowest(left)) * DAY + _lowest(times)
+            if left and (first is None or today + lowest(left) < first // DAY):
+                first = (today + lowest(left)) * DAY + lowest(times)
         return first
 
     def count_before(self, end: int) -> int:
@@ -439,14 +465,6 @@ def _between(numbers: Sequence[int], first: int, end: int) -> Sequence[int]:
     return numbers[bisect_left(numbers, first) : bisect_left(numbers, end)]
 
 
-class Clock(NamedTuple):
-    """How the local times of a zone become instants; see ``next_instant``."""
-
-    zone: tzinfo
-    fills_gaps: bool
-    overlap: str
-
-
 class ZonedSet(YearlySet):
     """The seconds at which the clock of a zone shows certain local times.
 
@@ -457,7 +475,7 @@ class ZonedSet(YearlySet):
 
     __slots__ = ("clock", "local")
 
-    def __init__(self, local: YearlySet, clock: Clock) -> None:
+    def __init__(self, local: YearlySet, clock: WallClock) -> None:
         read = CachedYears(_read_on_clock)
 
         def find(year: int, budget: SearchBudget) -> Year:
@@ -475,19 +493,9 @@ class ZonedSet(YearlySet):
         self.clock = clock
 
 
-def in_zone(
-    local: YearlySet,
-    zone: tzinfo,
-    *,
-    elapsed: bool = True,
-    gap: str = "next",
-    overlap: str = "first",
-) -> YearlySet:
+def on_clock(local: YearlySet, clock: WallClock) -> YearlySet:
     """The seconds at which a clock shows certain local times; see ``next_instant``."""
-    if zone is UTC:
-        return local
-    fills_gaps = gap == "next" and not elapsed
-    return ZonedSet(local, Clock(zone, fills_gaps, "both" if elapsed else overlap))
+    return local if clock.zone is UTC else ZonedSet(local, clock)
 
 
 def union(parts: Sequence[YearlySet]) -> YearlySet:
@@ -495,7 +503,7 @@ def union(parts: Sequence[YearlySet]) -> YearlySet:
 
     Local times of the same clock are put together before they are read on it.
     """
-    by_clock: dict[Clock, list[YearlySet]] = {}
+    by_clock: dict[WallClock, list[YearlySet]] = {}
     found: list[YearlySet] = []
     for each in parts:
         if isinstance(each, ZonedSet):
@@ -533,7 +541,9 @@ def _changes(zone: tzinfo, year: int) -> Sequence[Change]:
 
 
 def _read_on_clock(
-    key: tuple[Year, Year, Year, Sequence[Change]], clock: Clock, budget: SearchBudget
+    key: tuple[Year, Year, Year, Sequence[Change]],
+    clock: WallClock,
+    budget: SearchBudget,
 ) -> Year:
     """A year of UTC, of the local years before, at and after it."""
     budget.spend(_COST_OF_ZONE)
@@ -544,8 +554,9 @@ def _read_on_clock(
     edges: dict[int, int] = {}
     for (begin, before, ahead), (end, _, after) in pairwise(key[3]):
         gap = after - ahead
-        is_filled = clock.fills_gaps and 0 < gap < _LONG_GAP and 0 <= end < length * DAY
-        if is_filled and _has_times(local, end + ahead, gap):
+        is_filled = clock.gap == "next" and 0 < gap < _LONG_GAP
+        is_inside = 0 <= end < length * DAY
+        if is_filled and is_inside and _has_times(local, end + ahead, gap):
             edges[end // DAY] = edges.get(end // DAY, 0) | 1 << end % DAY
         if clock.overlap == "first":
             begin += max(before - ahead, 0)

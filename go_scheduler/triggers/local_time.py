@@ -1,4 +1,4 @@
-"""Conversion of local times to instants, with gaps and overlaps.
+"""Time zones: how local times become instants, and the triggers that read clocks.
 
 Debian's cron rule is the default: a fixed local time that does not exist fires once, at
 the end of the gap; one that occurs twice fires once, the first time; what follows
@@ -8,20 +8,86 @@ more, such as a move of the date line, fires nothing.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from bisect import bisect
 from calendar import isleap
 from dataclasses import dataclass
-from datetime import MAXYEAR, UTC, date, datetime, timedelta, tzinfo
+from datetime import MAXYEAR, UTC, date, datetime, timedelta
 from functools import lru_cache
 from itertools import pairwise
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from zoneinfo import ZoneInfo
 
-from go_scheduler.triggers.base import utc
+from go_scheduler.errors import InvalidTriggerError
+from go_scheduler.formatting import shown
+from go_scheduler.triggers.base import Trigger, utc
 from go_scheduler.triggers.times import FIRST_INSTANT, LAST_INSTANT, MICROSECOND
-from go_scheduler.triggers.zones import load_zone
+from go_scheduler.triggers.words import clock_time
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from datetime import tzinfo
+
+    from go_scheduler.json import JSON
+
+# They mean something else on each machine, or count leap seconds.
+_NOT_ZONES = ("localtime", "posixrules", "right/")
+_MISSING = (LookupError, OSError, ValueError, ImportError)
+
+
+_zones: dict[str, tzinfo] = {}
+
+
+def zone_key(timezone: object) -> str:
+    """The name under which a time zone is stored.
+
+    Args:
+        timezone: A name of the IANA database, or a ``ZoneInfo`` that has one.
+
+    Raises:
+        InvalidTriggerError: It is neither, or there is no zone of this name here.
+    """
+    key = timezone.key if isinstance(timezone, ZoneInfo) else timezone
+    if not isinstance(key, str):
+        advice = ": write 'UTC'" if timezone is UTC else ""
+        raise InvalidTriggerError(
+            "timezone must be a name, such as 'Europe/Berlin', or a ZoneInfo that has"
+            f" a name, not {shown(timezone)}{advice}"
+        )
+    load_zone(key)
+    return str(key)
+
+
+def zone_of(trigger: Trigger) -> str | None:
+    """The name of a trigger's time zone; None if it has none."""
+    try:
+        return zone_key(getattr(trigger, "timezone", None))
+    except Exception:
+        # The timezone of a third party's trigger may be anything.
+        return None
+
+
+def load_zone(key: str) -> tzinfo:
+    """The time zone of a name: in this process always the identical one.
+
+    Raises:
+        InvalidTriggerError: There is no zone of this name here.
+    """
+    if (known := _zones.get(key)) is not None:
+        return known
+    if key == "UTC":
+        return UTC
+    try:
+        if not key.startswith(_NOT_ZONES):
+            # Two threads that read it are both to have the identical one.
+            return _zones.setdefault(key, ZoneInfo(key))
+    except _MISSING:
+        pass
+    raise InvalidTriggerError(
+        f"there is no time zone {shown(key)}; names are such as 'Europe/Berlin'. If"
+        " none is known, install tzdata"
+    )
+
 
 Change: TypeAlias = tuple[datetime, timedelta, timedelta]
 """An instant, and a zone's offsets before it and from it on."""
@@ -121,10 +187,16 @@ def zone_changes(
             f"clocks in {timezone} go {'forward' if after > before else 'back'} by"
             f" {abs(after - before) // _MINUTE} min, to {at + after:%H:%M}",
         )
-        for year in range(start.year, end.year + 1)
-        for at, before, after in changes(zone, year)
-        if start < at <= end
+        for at, before, after in changes_between(zone, start, end)
     ]
+
+
+def changes_between(zone: tzinfo, start: datetime, end: datetime) -> Iterator[Change]:
+    """The changes of a zone's offset after a start and up to an end."""
+    for year in range(start.year, end.year + 1):
+        for change in changes(zone, year):
+            if start < change[0] <= end:
+                yield change
 
 
 if TYPE_CHECKING:
@@ -209,29 +281,30 @@ _ALL_TIME = Period(
 )
 
 
-def next_instant(
-    search: Search,
-    after: datetime,
-    zone: tzinfo,
-    *,
-    elapsed: bool = False,
-    gap: str = "next",
-    overlap: str = "first",
-) -> datetime | None:
+class WallClock(NamedTuple):
+    """How the local times of a zone become instants; see ``WallClockTrigger``."""
+
+    zone: tzinfo
+    gap: str = "next"
+    overlap: str = "first"
+
+    def following_elapsed_time(self) -> WallClock:
+        """This clock where a gap fires nothing and an overlap fires twice."""
+        return self._replace(gap="skip", overlap="both")
+
+
+def next_instant(search: Search, after: datetime, clock: WallClock) -> datetime | None:
     """The first instant strictly later than another at which a local time matches.
 
     Args:
         search: Finds the first matching local time at or after a given one.
         after: Any aware instant.
-        zone: Where the local times are read.
-        elapsed: Whether to follow elapsed time, whatever ``gap`` and ``overlap`` say.
-        gap: As ``WallClockTrigger`` has it.
-        overlap: Likewise.
+        clock: On which the local times are read.
 
     Returns:
         A time in UTC; None if there is none before the year 10000.
     """
-    gap, overlap = ("skip", "both") if elapsed else (gap, overlap)
+    zone, gap, overlap = clock
     after = utc(after, name="after")
     period = period_at(after, zone)
     try:
@@ -319,3 +392,163 @@ def _local(instant: datetime, offset: timedelta) -> datetime:
         return _EPOCH_LOCAL + (instant - _EPOCH) + offset
     except OverflowError:
         return _EARLIEST if instant.year == 1 else _LATEST
+
+
+GAPS = ("next", "skip")
+OVERLAPS = ("first", "second", "both")
+
+_DEFAULTS = {"gap": "next", "overlap": "first"}
+_YEAR = timedelta(days=366)
+
+
+class WallClockTrigger(Trigger):
+    """Fires when the clock of a time zone shows certain times.
+
+    A subclass is a frozen dataclass that has these attributes as fields, checks them
+    with ``check_wall_clock`` and writes ``_rule``.
+
+    Attributes:
+        timezone: The zone's IANA name.
+        gap: When a fixed local time fires that does not exist: ``next``, at the end of
+            the gap, unless that is three hours long or longer; ``skip``, not at all.
+        overlap: When a fixed local time fires that occurs twice: the ``first`` time,
+            the ``second`` or ``both``.
+    """
+
+    # Derived and kept until the data of its zone change: no field, and neither compared
+    # nor stored nor pickled.
+    __slots__ = ("_read",)
+
+    timezone: str
+    gap: str
+    overlap: str
+
+    _read: tuple[Search, bool, WallClock]
+
+    @abstractmethod
+    def _rule(self) -> tuple[Search, bool]:
+        """How to find local times; called once, and cached.
+
+        Returns:
+            A function that finds the first matching naive local time at or after a
+            given one; None if there is none before the year 10000. Several threads may
+            call it at once. And whether the rule follows elapsed time where the clocks
+            change; then ``gap`` and ``overlap`` have no effect.
+        """
+
+    def next_fire_time(self, after: datetime) -> datetime | None:
+        """The first matching instant strictly later than a given one.
+
+        Args:
+            after: Any aware instant.
+
+        Returns:
+            A time in UTC; None if there is none before the year 10000.
+        """
+        search, _, clock = self._reading()
+        return next_instant(search, after, clock)
+
+    def effect(self, fire_time: datetime) -> str | None:
+        """The effect of the clocks on one of its fire times.
+
+        Args:
+            fire_time: One of its fire times.
+
+        Returns:
+            Such as ``02:30 does not exist that day`` or ``the first of two 01:30``;
+            None if nothing is special about it.
+        """
+        search, _, clock = self._reading()
+        fire_time = utc(fire_time, name="fire_time")
+        period = period_at(fire_time, clock.zone)
+        local = period.local(fire_time)
+        if local < period.anew:
+            return f"the second of two {clock_time(local)}"
+        if local >= period.repeats:
+            return f"the first of two {clock_time(local)}"
+        if fire_time == period.begin and clock.gap == "next":
+            before = period_at(fire_time - MICROSECOND, clock.zone)
+            skipped = _skipped(before, search)
+            if skipped is not None and before.skips_shortly(skipped):
+                return f"{clock_time(skipped)} does not exist that day"
+        return None
+
+    def warnings(self, now: datetime) -> Sequence[str]:
+        """Warn of a fixed time that a change of the clocks skips within a year.
+
+        Args:
+            now: When it is scheduled.
+        """
+        search, elapsed, clock = self._reading()
+        instant = now = utc(now, name="now")
+        while not elapsed and instant.year < 9999:
+            period = period_at(instant, clock.zone)
+            if period.end - now > _YEAR:
+                break
+            if (skipped := _skipped(period, search)) is not None:
+                until = clock_time(period.resumes)
+                effect = "it does not fire then"
+                if self.gap == "next" and period.skips_shortly(skipped):
+                    effect = f"it fires at {until} instead"
+                return (
+                    f"{clock_time(skipped)} does not exist on {skipped:%Y-%m-%d} in"
+                    f" {self.timezone}, where the clocks go from"
+                    f" {clock_time(period.closes)} to {until}: {effect}; a time outside"
+                    " of these is safe",
+                )
+            instant = period.end
+        return ()
+
+    def to_dict(self) -> Mapping[str, JSON]:
+        """The trigger's fields as JSON; without ``gap`` and ``overlap`` by default."""
+        state = super().to_dict()
+        return {
+            name: value
+            for name, value in state.items()
+            if name not in _DEFAULTS or value != _DEFAULTS[name]
+        }
+
+    def _clock(self) -> WallClock:
+        return WallClock(load_zone(self.timezone), self.gap, self.overlap)
+
+    def _reading(self) -> tuple[Search, bool, WallClock]:
+        try:
+            return self._read
+        except AttributeError:
+            search, elapsed = self._rule()
+            clock = self._clock()
+            if elapsed:
+                clock = clock.following_elapsed_time()
+            read = search, elapsed, clock
+            object.__setattr__(self, "_read", read)
+            return read
+
+
+def check_wall_clock(timezone: object, *, gap: object, overlap: object) -> str:
+    """Check how a trigger reads the clock.
+
+    Args:
+        timezone: An IANA name, or a ``ZoneInfo`` that has one.
+        gap: ``next`` or ``skip``.
+        overlap: ``first``, ``second`` or ``both``.
+
+    Returns:
+        The zone's name.
+
+    Raises:
+        InvalidTriggerError: One of them is something else.
+    """
+    for name, value, allowed in (("gap", gap, GAPS), ("overlap", overlap, OVERLAPS)):
+        if not isinstance(value, str) or value not in allowed:
+            raise InvalidTriggerError(
+                f"{name} must be {' or '.join(map(repr, allowed))}, not {shown(value)}"
+            )
+    return zone_key(timezone)
+
+
+def _skipped(period: Period, search: Search) -> datetime | None:
+    """The first matching local time in the gap at the end of a period."""
+    if period.closes >= period.resumes:
+        return None
+    found = search(period.closes)
+    return None if found is None or not period.skips(found) else found

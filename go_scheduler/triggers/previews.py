@@ -1,26 +1,108 @@
-"""Previews of triggers, for people to look at before and after scheduling them."""
+"""Previews of triggers, for people to look at before and after scheduling them.
+
+Triggers may be of third parties. They are asked on threads that are abandoned if they
+hang. The loop that fires them has a timeout of its own.
+"""
 
 from __future__ import annotations
 
+import threading
+from concurrent.futures import Future
 from dataclasses import dataclass
 from datetime import datetime, tzinfo
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from go_scheduler.argument_hints import write_instead
-from go_scheduler.errors import ConfigurationError
+from go_scheduler.errors import ConfigurationError, InvalidTriggerError
 from go_scheduler.formatting import shown
-from go_scheduler.triggers.base import Trigger, next_fire_time_of, utc
-from go_scheduler.triggers.on_demand import OnDemandTrigger
+from go_scheduler.triggers.base import Trigger, is_own, name_of, next_fire_time_of, utc
+from go_scheduler.triggers.local_time import (
+    WallClockTrigger,
+    load_zone,
+    zone_key,
+    zone_of,
+)
+from go_scheduler.triggers.simple import OnDemandTrigger
 from go_scheduler.triggers.times import MICROSECOND
-from go_scheduler.triggers.trigger_timeouts import ask
-from go_scheduler.triggers.wall_clock_trigger import WallClockTrigger
 from go_scheduler.triggers.words import WEEKDAYS
-from go_scheduler.triggers.zones import load_zone, zone_key, zone_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from zoneinfo import ZoneInfo
+
+
+_T = TypeVar("_T")
+
+PATIENCE = 1.0
+"""The timeout of a call, in seconds."""
+
+_hanging: dict[type, Future[object]] = {}
+
+
+def describe_with_zone(trigger: Trigger) -> str:
+    """When a trigger fires, in words, with its time zone unless that is UTC.
+
+    If its parts are in different zones, all zones are named.
+
+    Raises:
+        Exception: It is a third party's, and its description fails.
+    """
+
+    def zones(part: Trigger) -> Iterator[str | None]:
+        yield zone_of(part)
+        for each in part.parts():
+            yield from zones(each)
+
+    def describe() -> str:
+        names = dict.fromkeys(filter(None, zones(trigger)))
+        text = str(trigger.describe())
+        return text if {*names} <= {"UTC"} else f"{text} ({', '.join(names)})"
+
+    return ask(trigger, describe)
+
+
+def ask(trigger: Trigger, call: Callable[[], _T]) -> _T:
+    """Call a trigger, which may be a third party's, with a timeout.
+
+    While a trigger hangs, no other trigger of its class is called.
+
+    Args:
+        trigger: The trigger that is called.
+        call: Calls it.
+
+    Raises:
+        InvalidTriggerError: It hangs, or it raised SystemExit or the like.
+    """
+    if is_own(trigger):
+        return call()
+    kind = type(trigger)
+    before = _hanging.get(kind)
+    if before is not None and not before.done():
+        raise InvalidTriggerError(f"{name_of(kind)} hangs: it has not answered yet")
+    answer: Future[_T] = Future()
+
+    def run() -> None:
+        try:
+            answer.set_result(call())
+        except Exception as error:
+            answer.set_exception(error)
+        except BaseException as error:
+            # SystemExit of a trigger must not look like ours.
+            answer.set_exception(InvalidTriggerError(f"it raised {shown(error)}"))
+
+    threading.Thread(target=run, name="go_scheduler trigger", daemon=True).start()
+    try:
+        return answer.result(PATIENCE)
+    except TimeoutError:
+        # It has answered just now, or the trigger itself has raised TimeoutError.
+        if answer.done():
+            return answer.result()
+        _hanging[kind] = answer  # type: ignore[assignment]
+    raise InvalidTriggerError(
+        f"{name_of(kind)} hangs: it did not answer within {PATIENCE:g} s"
+    )
+
 
 MOST = 10_000
 """The most fire times that can be previewed at once."""

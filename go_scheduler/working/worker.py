@@ -53,7 +53,7 @@ from go_scheduler.running.defaults import GRACE
 from go_scheduler.running.outcomes import Failure, failure_of
 from go_scheduler.running.remote_runs import result_text
 from go_scheduler.trace_context import joined
-from go_scheduler.triggers.on_demand import OnDemandTrigger
+from go_scheduler.triggers.simple import OnDemandTrigger
 
 if TYPE_CHECKING:
     import logging

@@ -15,7 +15,7 @@ from go_scheduler.http.remote import Remote
 from go_scheduler.stores.messages import Announcement
 from go_scheduler.testing.builders import NODE, SECOND, claim, fire, start
 from go_scheduler.triggers import IntervalTrigger
-from go_scheduler.triggers.stored import UnknownTrigger
+from go_scheduler.triggers.base import UnknownTrigger
 from tests.cli.shell import Shell
 from tests.conftest import SQL
 

@@ -26,11 +26,8 @@ from go_scheduler.scheduler import Scheduler
 from go_scheduler.stores.memory.store import MemoryStore
 from go_scheduler.testing.builders import HOUR, MINUTE, NOBODY, SECOND, firing
 from go_scheduler.testing.clock import START, ManualClock
-from go_scheduler.triggers.base import Trigger
-from go_scheduler.triggers.delay import DelayTrigger
-from go_scheduler.triggers.interval import IntervalTrigger
-from go_scheduler.triggers.on_demand import OnDemandTrigger
-from go_scheduler.triggers.stored import UnknownTrigger
+from go_scheduler.triggers.base import Trigger, UnknownTrigger
+from go_scheduler.triggers.simple import DelayTrigger, IntervalTrigger, OnDemandTrigger
 from tests.conftest import SHARED, SQL
 
 if TYPE_CHECKING:

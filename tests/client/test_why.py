@@ -38,13 +38,14 @@ from go_scheduler.testing.builders import (
     start,
 )
 from go_scheduler.testing.clock import START
-from go_scheduler.triggers.base import Trigger
+from go_scheduler.triggers.base import Trigger, UnknownTrigger
 from go_scheduler.triggers.cron import CronTrigger
-from go_scheduler.triggers.delay import DelayTrigger
-from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
-from go_scheduler.triggers.interval import IntervalTrigger
-from go_scheduler.triggers.on_demand import OnDemandTrigger
-from go_scheduler.triggers.stored import UnknownTrigger
+from go_scheduler.triggers.simple import (
+    DelayTrigger,
+    ExecuteOnceTrigger,
+    IntervalTrigger,
+    OnDemandTrigger,
+)
 from go_scheduler.why import Because, Facts, about, why_now, why_then
 from tests.client.house import House, fail
 from tests.conftest import instance

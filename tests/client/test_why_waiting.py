@@ -13,9 +13,11 @@ from go_scheduler.policies import Overlap, RetryPolicy
 from go_scheduler.stores.memory import MemoryStore
 from go_scheduler.testing.builders import HOUR, MINUTE, NOBODY, SECOND
 from go_scheduler.testing.clock import START
-from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
-from go_scheduler.triggers.interval import IntervalTrigger
-from go_scheduler.triggers.on_demand import OnDemandTrigger
+from go_scheduler.triggers.simple import (
+    ExecuteOnceTrigger,
+    IntervalTrigger,
+    OnDemandTrigger,
+)
 from go_scheduler.why import Because
 from tests.behaviour.house import Later
 from tests.client.house import House, fail

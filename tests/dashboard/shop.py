@@ -25,7 +25,7 @@ from go_scheduler.testing.builders import (
 )
 from go_scheduler.testing.clock import START
 from go_scheduler.triggers.cron import CronTrigger
-from go_scheduler.triggers.on_demand import OnDemandTrigger
+from go_scheduler.triggers.simple import OnDemandTrigger
 
 if TYPE_CHECKING:
     from go_scheduler.models import TaskDefinition, TaskInstance

@@ -19,7 +19,7 @@ from go_scheduler.http import create_app
 from go_scheduler.http.problems import Problem
 from go_scheduler.stores.messages import Announcement
 from go_scheduler.testing.builders import MINUTE, OTHER_NODE, definition, pending
-from go_scheduler.triggers.interval import IntervalTrigger
+from go_scheduler.triggers.simple import IntervalTrigger
 from tests.dashboard.house import ANN, as_ann
 from tests.http.serving import Calling, called, in_a_loop, served
 from tests.patience import FAILED_AFTER

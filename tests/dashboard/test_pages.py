@@ -32,9 +32,8 @@ from go_scheduler.testing.builders import (
     running,
 )
 from go_scheduler.testing.clock import START
-from go_scheduler.triggers.base import Trigger
-from go_scheduler.triggers.interval import IntervalTrigger
-from go_scheduler.triggers.stored import load_trigger
+from go_scheduler.triggers.base import Trigger, load_trigger
+from go_scheduler.triggers.simple import IntervalTrigger
 from tests.case_tables import table
 from tests.dashboard.parsed import Parsed
 from tests.dashboard.seeds import sow

@@ -38,7 +38,7 @@ from go_scheduler.testing.builders import (
 )
 from go_scheduler.testing.clock import START
 from go_scheduler.triggers.cron import CronTrigger
-from go_scheduler.triggers.interval import IntervalTrigger
+from go_scheduler.triggers.simple import IntervalTrigger
 
 if TYPE_CHECKING:
     from go_scheduler.dashboard.timeline import TimelineRow

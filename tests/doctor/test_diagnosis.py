@@ -49,7 +49,7 @@ from go_scheduler.testing.builders import (
     running,
 )
 from go_scheduler.testing.clock import START
-from go_scheduler.triggers.stored import UnknownTrigger
+from go_scheduler.triggers.base import UnknownTrigger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence

@@ -22,8 +22,10 @@ from go_scheduler.triggers import (
     LimitedTrigger,
     RecurrenceTrigger,
     Trigger,
+    dump_trigger,
+    load_trigger,
 )
-from go_scheduler.triggers.zones import load_zone
+from go_scheduler.triggers.local_time import load_zone
 from tests.zones import ZONE, Zones, zones_in
 
 if TYPE_CHECKING:
@@ -84,9 +86,14 @@ class Life:
         """The fire times, in the order in which they got their instances."""
         self.late: list[timedelta] = []
         self.next = trigger.first_fire_time(BEGIN)
-        self.trigger = trigger
+        self._stored = dump_trigger(trigger)
         self._looks = looks
         self._remembers = remembers
+
+    @property
+    def trigger(self) -> Trigger:
+        """Its trigger, as a new process reads it."""
+        return load_trigger(*self._stored)
 
     def goes_on_until(self, end: datetime) -> Life:
         if self._looks:

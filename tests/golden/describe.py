@@ -383,7 +383,7 @@ def _public() -> Iterator[tuple[str, object]]:
     """What packages list, what the reference has, and what pages import."""
     named = {("go_scheduler", name) for name in go_scheduler.__all__}
     for each in pkgutil.iter_modules(go_scheduler.__path__, "go_scheduler."):
-        if each.ispkg:
+        if each.ispkg or each.name == "go_scheduler.policies":
             listed = getattr(import_module(each.name), "__all__", ())
             named |= {(each.name, name) for name in listed}
     named |= {*_REFERENCE.findall((ROOT / "docs/reference.md").read_text())}

@@ -18,9 +18,11 @@ from go_scheduler.models import Extension, State, TaskDefinition
 from go_scheduler.policies import CatchUp, Overlap
 from go_scheduler.stores.filters import DefinitionFilter, Filter
 from go_scheduler.testing.builders import SECOND, counts_by_state, definition, firing
-from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
-from go_scheduler.triggers.interval import IntervalTrigger
-from go_scheduler.triggers.on_demand import OnDemandTrigger
+from go_scheduler.triggers.simple import (
+    ExecuteOnceTrigger,
+    IntervalTrigger,
+    OnDemandTrigger,
+)
 from tests.patience import FAILED_AFTER
 from tests.processes.node import Role
 from tests.processes.process import ON_SHARED_STORES, Processes, all_instances, stop_all

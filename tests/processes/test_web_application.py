@@ -17,7 +17,7 @@ from sqlalchemy import make_url
 
 from go_scheduler.client import Client
 from go_scheduler.models import TaskDefinition
-from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
+from go_scheduler.triggers.simple import ExecuteOnceTrigger
 from tests.conftest import SHARED
 from tests.patience import FAILED_AFTER
 from tests.processes.process import ROOT

@@ -45,8 +45,7 @@ from go_scheduler.testing.builders import (
     running,
 )
 from go_scheduler.testing.clock import START
-from go_scheduler.triggers.base import Trigger
-from go_scheduler.triggers.stored import UnknownTrigger
+from go_scheduler.triggers.base import Trigger, UnknownTrigger
 from tests.simulation.seeds import named
 
 if TYPE_CHECKING:

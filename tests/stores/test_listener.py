@@ -28,7 +28,7 @@ from go_scheduler.testing.builders import (
     task,
 )
 from go_scheduler.testing.clock import START
-from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
+from go_scheduler.triggers.simple import ExecuteOnceTrigger
 from tests import servers
 from tests.shop import engine_of
 

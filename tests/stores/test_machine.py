@@ -33,7 +33,7 @@ from go_scheduler.testing.machine import (
     StoreMachine,
     starts_of,
 )
-from go_scheduler.triggers.stored import dump_trigger
+from go_scheduler.triggers.base import dump_trigger
 from tests.conftest import SHARED
 from tests.made import make_store
 from tests.servers import checked_out, delete_all_rows

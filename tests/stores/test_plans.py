@@ -50,10 +50,12 @@ from go_scheduler.testing.builders import (
     renewal_of,
     task,
 )
-from go_scheduler.triggers.delay import DelayTrigger
-from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
-from go_scheduler.triggers.interval import IntervalTrigger
-from go_scheduler.triggers.on_demand import OnDemandTrigger
+from go_scheduler.triggers.simple import (
+    DelayTrigger,
+    ExecuteOnceTrigger,
+    IntervalTrigger,
+    OnDemandTrigger,
+)
 from tests import servers
 from tests.plans import ExplainingCockroachDBStore, ExplainingPostgreSQLStore
 

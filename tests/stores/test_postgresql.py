@@ -49,9 +49,8 @@ from go_scheduler.testing.store.claims import ClaimTests, LapsedTests
 from go_scheduler.testing.store.firings import DueTests
 from go_scheduler.testing.store.nodes import CleanupTests, ThreadTests
 from go_scheduler.testing.stores import StoreSuite
-from go_scheduler.triggers.base import Trigger
-from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
-from go_scheduler.triggers.stored import UnknownTrigger
+from go_scheduler.triggers.base import Trigger, UnknownTrigger
+from go_scheduler.triggers.simple import ExecuteOnceTrigger
 from tests.servers import checked_out, connected
 from tests.stores.shards import ShardTests
 

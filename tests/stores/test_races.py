@@ -40,7 +40,7 @@ from go_scheduler.testing.builders import (
     start,
 )
 from go_scheduler.testing.clock import START, settle
-from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
+from go_scheduler.triggers.simple import ExecuteOnceTrigger
 from tests import servers
 from tests.conftest import LOCKING, engines
 

@@ -35,8 +35,7 @@ from go_scheduler.telemetry import Telemetry, figures
 from go_scheduler.telemetry import telemetry as module
 from go_scheduler.testing.builders import counts_by_state
 from go_scheduler.testing.clock import START, ManualClock
-from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
-from go_scheduler.triggers.interval import IntervalTrigger
+from go_scheduler.triggers.simple import ExecuteOnceTrigger, IntervalTrigger
 from tests.conftest import seconds
 from tests.patience import FAILED_AFTER
 from tests.telemetry.conftest import OF_NODES

@@ -25,9 +25,11 @@ from go_scheduler.stores.messages import Addition
 from go_scheduler.telemetry import Telemetry
 from go_scheduler.telemetry.figures import Gathering
 from go_scheduler.testing.clock import START
-from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
-from go_scheduler.triggers.interval import IntervalTrigger
-from go_scheduler.triggers.on_demand import OnDemandTrigger
+from go_scheduler.triggers.simple import (
+    ExecuteOnceTrigger,
+    IntervalTrigger,
+    OnDemandTrigger,
+)
 from tests.conftest import SQL, seconds
 from tests.http.serving import Calling
 from tests.http.work.house import server, wait_until

@@ -24,8 +24,7 @@ from go_scheduler.errors import (
 from go_scheduler.json import JSON
 from go_scheduler.testing.triggers import TriggerSuite
 from go_scheduler.triggers import Trigger, UnknownTrigger, base
-from go_scheduler.triggers.base import next_fire_time_of
-from go_scheduler.triggers.stored import dump_trigger, load_trigger
+from go_scheduler.triggers.base import dump_trigger, load_trigger, next_fire_time_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -10,9 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from go_scheduler.errors import InvalidTriggerError, UnknownTriggerError
-from go_scheduler.triggers import CronTrigger, ExceptTrigger
-from go_scheduler.triggers.calendars import RuleCalendar, calendar
-from go_scheduler.triggers.calendars.calendar import (
+from go_scheduler.triggers import CronTrigger, ExceptTrigger, RuleCalendar, calendars
+from go_scheduler.triggers.calendars import (
     MOST_DAYS,
     BusinessDays,
     Calendar,
@@ -35,7 +34,7 @@ CHRISTMAS = date(2030, 12, 25)
 @pytest.fixture(autouse=True)
 def registry(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a test registers is forgotten."""
-    monkeypatch.setattr(calendar, "_calendars", {})
+    monkeypatch.setattr(calendars, "_calendars", {})
 
 
 class TestRegistry:
@@ -152,7 +151,7 @@ class TestBusinessDays:
     ) -> None:
         register_calendar("holidays", DateCalendar([]))
         business_days = BusinessDays("holidays")
-        monkeypatch.setattr(calendar, "_calendars", {})
+        monkeypatch.setattr(calendars, "_calendars", {})
         register_calendar("business-days", business_days)
         with pytest.raises(UnknownTriggerError, match="'holidays'"):
             is_in(["business-days"], date(2030, 6, 3))

@@ -31,7 +31,7 @@ from go_scheduler.triggers.combining import (
     LimitedTrigger,
     OnlyTrigger,
 )
-from go_scheduler.triggers.combining.compound import DEEPEST, FireTimeSearch
+from go_scheduler.triggers.compound import DEEPEST, FireTimeSearch
 from tests.case_tables import json_table, table
 from tests.patience import FAILED_AFTER
 from tests.triggers.combinations import (

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from go_scheduler.errors import InvalidTriggerError
 from go_scheduler.triggers import CronTrigger, dump_trigger, preview
-from go_scheduler.triggers.cron.expression import parse
+from go_scheduler.triggers.cron import parse
 from tests.case_tables import json_table, table
 from tests.triggers.cron_oracle import (
     DAY,

@@ -13,6 +13,7 @@ from go_scheduler.triggers import (
     ExecuteOnceTrigger,
     IntervalTrigger,
     UnknownTrigger,
+    calendars,
     dump_trigger,
     load_trigger,
 )
@@ -20,7 +21,6 @@ from go_scheduler.triggers.base import is_own
 from go_scheduler.triggers.calendars import (
     BusinessDays,
     DateCalendar,
-    calendar,
     register_calendar,
 )
 from go_scheduler.triggers.combining import (
@@ -202,7 +202,7 @@ class TestCalendarsOfTriggers:
     ) -> None:
         trigger = LimitedTrigger(OnlyTrigger(DAILY, "tests.june"), limit=3)
         kind, state = dump_trigger(trigger)
-        monkeypatch.setattr(calendar, "_calendars", {})
+        monkeypatch.setattr(calendars, "_calendars", {})
         loaded = load_trigger(kind, state)
         assert isinstance(loaded, UnknownTrigger)
         assert "no calendar is registered as 'tests.june'" in loaded.reason

@@ -31,11 +31,10 @@ from go_scheduler.triggers import (
     register_calendar,
 )
 from go_scheduler.triggers.base import UndecidedError
-from go_scheduler.triggers.calendars.calendar import find_calendar
-from go_scheduler.triggers.combining.compound import FireTimeSearch, searchable_times_of
+from go_scheduler.triggers.calendars import find_calendar
+from go_scheduler.triggers.compound import FireTimeSearch, searchable_times_of
 from go_scheduler.triggers.fire_time_sets import SearchBudget
-from go_scheduler.triggers.recurrence.rule import FREQUENCIES
-from go_scheduler.triggers.recurrence.text import write_rule
+from go_scheduler.triggers.recurrence_rules import FREQUENCIES, write_rule
 from tests.case_tables import table
 from tests.triggers.combinations import (
     DAY,

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from go_scheduler.errors import InvalidTriggerError
-from go_scheduler.triggers.calendars import ical, read_ical
-from go_scheduler.triggers.calendars.ical import MOST_BYTES
+from go_scheduler.triggers import rule_calendars
+from go_scheduler.triggers.rule_calendars import MOST_BYTES, read_ical
 from tests.case_tables import table
 from tests.triggers.combinations import brief, days_of_year
 
@@ -147,7 +147,7 @@ class TestRefusals:
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         event = "DTSTART;VALUE=DATE:20240501\nRRULE:FREQ=YEARLY"
-        monkeypatch.setattr(ical, "MOST_SERIES", 2)
+        monkeypatch.setattr(rule_calendars, "MOST_SERIES", 2)
         assert read_ical(file(event, event))
         with pytest.raises(InvalidTriggerError, match="3 recurring events; at most 2"):
             read_ical(file(event, event, event))

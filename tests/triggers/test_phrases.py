@@ -13,11 +13,13 @@ from hypothesis import strategies as st
 from go_scheduler.errors import InvalidTriggerError
 from go_scheduler.triggers.calendars import DateCalendar, register_calendar
 from go_scheduler.triggers.cron import CronTrigger
-from go_scheduler.triggers.delay import DelayTrigger
-from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
-from go_scheduler.triggers.interval import IntervalTrigger
 from go_scheduler.triggers.phrases import parse_phrase
 from go_scheduler.triggers.recurrence import RecurrenceTrigger
+from go_scheduler.triggers.simple import (
+    DelayTrigger,
+    ExecuteOnceTrigger,
+    IntervalTrigger,
+)
 from tests.case_tables import table
 from tests.triggers.cron_oracle import fire_times
 

@@ -20,7 +20,7 @@ from go_scheduler.triggers import (
     Trigger,
 )
 from go_scheduler.triggers.base import progression_of
-from go_scheduler.triggers.combining.progressions import ProgressionTrigger
+from go_scheduler.triggers.combining import ProgressionTrigger
 from tests.triggers.combinations import (
     BEGINNING,
     DAY,

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from go_scheduler.errors import InvalidTriggerError
+from go_scheduler.triggers.base import dump_trigger, load_trigger
 from go_scheduler.triggers.recurrence import RecurrenceTrigger
-from go_scheduler.triggers.stored import dump_trigger, load_trigger
 from tests.case_tables import table
 from tests.triggers.cron_oracle import (
     DAY,

@@ -13,8 +13,8 @@ import pytest
 from go_scheduler import triggers
 from go_scheduler.errors import InvalidTriggerError
 from go_scheduler.triggers import DateCalendar, DelayTrigger, register_calendar
-from go_scheduler.triggers.calendars.calendar import MOST_DAYS
-from go_scheduler.triggers.combining.compound import MOST_PARTS
+from go_scheduler.triggers.calendars import MOST_DAYS
+from go_scheduler.triggers.compound import MOST_PARTS
 from tests.case_tables import json_table
 from tests.triggers.combinations import (
     DAILY,

@@ -25,12 +25,12 @@ from go_scheduler.triggers import (
     CronTrigger,
     LimitedTrigger,
     explain,
-    trigger_timeouts,
+    previews,
 )
 from go_scheduler.triggers.base import Trigger
-from go_scheduler.triggers.interval import IntervalTrigger
+from go_scheduler.triggers.previews import ask
+from go_scheduler.triggers.simple import IntervalTrigger
 from go_scheduler.triggers.times import MICROSECOND
-from go_scheduler.triggers.trigger_timeouts import ask
 from go_scheduler.why import Facts
 from tests.dashboard.house import as_ann
 from tests.http.serving import Calling
@@ -51,13 +51,13 @@ class Gate:
 @pytest.fixture(autouse=True)
 def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine that is busy makes none of a trigger that hangs."""
-    monkeypatch.setattr(trigger_timeouts, "PATIENCE", LONG)
+    monkeypatch.setattr(previews, "PATIENCE", LONG)
 
 
 @pytest.fixture
 def gate(monkeypatch: pytest.MonkeyPatch, _patient: None) -> Iterator[threading.Event]:
-    monkeypatch.setattr(trigger_timeouts, "PATIENCE", 0.05)
-    monkeypatch.setattr(trigger_timeouts, "_hanging", {})
+    monkeypatch.setattr(previews, "PATIENCE", 0.05)
+    monkeypatch.setattr(previews, "_hanging", {})
     Gate.opened = threading.Event()
     yield Gate.opened
     Gate.opened.set()
@@ -135,8 +135,8 @@ def test_one_that_hangs_is_left_behind_until_it_answers(
     assert ask(IntervalTrigger(HOUR, anchor=START), lambda: 1) == 1
     gate.set()
     assert ended.wait(LONG)
-    trigger_timeouts._hanging[Hanging].result(LONG)
-    monkeypatch.setattr(trigger_timeouts, "PATIENCE", LONG)
+    previews._hanging[Hanging].result(LONG)
+    monkeypatch.setattr(previews, "PATIENCE", LONG)
     assert ask(Hanging(), Hanging().describe) == "now and then"
 
 
@@ -181,7 +181,7 @@ def test_one_that_answers_just_as_it_is_given_up_has_answered(
                 raise TimeoutError
             return found
 
-    monkeypatch.setattr(trigger_timeouts, "Future", Late)
+    monkeypatch.setattr(previews, "Future", Late)
     assert ask(Hanging(), lambda: "just so") == "just so"
 
 

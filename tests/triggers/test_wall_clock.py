@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from go_scheduler.triggers.cron import CronTrigger
-from go_scheduler.triggers.wall_clock_trigger import WallClockTrigger, check_wall_clock
+from go_scheduler.triggers.local_time import WallClockTrigger, check_wall_clock
 from tests.case_tables import json_table, table
 from tests.triggers.cron_oracle import DAY, HOUR, fire_times, fire_times_until
 

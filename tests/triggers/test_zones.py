@@ -20,12 +20,11 @@ from go_scheduler.triggers import (
     OnlyTrigger,
     RecurrenceTrigger,
     Trigger,
+    local_time,
     preview,
     register_calendar,
 )
-from go_scheduler.triggers import zones as zones_module
-from go_scheduler.triggers.local_time import zone_changes
-from go_scheduler.triggers.zones import load_zone
+from go_scheduler.triggers.local_time import load_zone, zone_changes
 from tests.triggers.cron_oracle import MICROSECOND, fire_times
 from tests.zones import ZONE, Zones, zones_in
 
@@ -83,10 +82,10 @@ TRIGGERS = [
 def test_a_trigger_goes_by_the_data_of_its_process(
     make: type[Trigger], zones: Zones
 ) -> None:
-    trigger = make()
-    before = fire_times(trigger, JUNE, 4)
+    before = fire_times(make(), JUNE, 4)
     assert [each.hour for each in before] == [8] * 4
     zones.bring(then=2)
+    trigger = make()
     after = fire_times(trigger, JUNE, 4)
     assert after == [each - HOUR for each in before]
     # Not even what was answered last, and is passed on as it was, leads to old ones.
@@ -94,19 +93,20 @@ def test_a_trigger_goes_by_the_data_of_its_process(
 
 
 def test_a_search_by_sets_goes_by_the_data_of_its_process(zones: Zones) -> None:
-    trigger = ExceptTrigger(
-        CronTrigger("* * * * * * *", ZONE), CronTrigger("* * 0-22 * * * *", ZONE)
-    )
-    assert trigger.next_fire_time(JUNE) == JUNE + 22 * HOUR
+    def trigger() -> ExceptTrigger:
+        return ExceptTrigger(
+            CronTrigger("* * * * * * *", ZONE), CronTrigger("* * 0-22 * * * *", ZONE)
+        )
+
+    assert trigger().next_fire_time(JUNE) == JUNE + 22 * HOUR
     zones.bring(then=2)
-    assert trigger.next_fire_time(JUNE) == JUNE + 21 * HOUR
+    assert trigger().next_fire_time(JUNE) == JUNE + 21 * HOUR
 
 
 def test_what_is_shown_goes_by_the_data_of_its_process(zones: Zones) -> None:
-    trigger = daily()
-    [before] = preview(trigger, 1, JUNE)
+    [before] = preview(daily(), 1, JUNE)
     zones.bring(then=2)
-    [after] = preview(trigger, 1, JUNE)
+    [after] = preview(daily(), 1, JUNE)
     assert before.at.hour == after.at.hour == 9
     assert after.at == before.at - HOUR
 
@@ -157,8 +157,8 @@ def test_utc_needs_no_time_zone_data(monkeypatch: pytest.MonkeyPatch) -> None:
     def no_zone(key: str) -> ZoneInfo:
         raise zoneinfo.ZoneInfoNotFoundError(key)
 
-    monkeypatch.setattr(zones_module, "_zones", {})
-    monkeypatch.setattr(zones_module, "ZoneInfo", no_zone)
+    monkeypatch.setattr(local_time, "_zones", {})
+    monkeypatch.setattr(local_time, "ZoneInfo", no_zone)
     assert load_zone("UTC") is UTC
     with pytest.raises(InvalidTriggerError, match="install tzdata"):
         load_zone("Europe/Berlin")

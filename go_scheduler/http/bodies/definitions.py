@@ -43,7 +43,7 @@ from go_scheduler.triggers import (
     parse_phrase,
 )
 from go_scheduler.triggers.base import STATE_LIMIT, find, is_own
-from go_scheduler.triggers.trigger_timeouts import describe_with_zone
+from go_scheduler.triggers.previews import describe_with_zone
 
 
 class Span(Body):

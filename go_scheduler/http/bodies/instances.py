@@ -44,7 +44,7 @@ from go_scheduler.models import (
 )
 from go_scheduler.triggers import PreviewedTime, Trigger, preview
 from go_scheduler.triggers.base import utc
-from go_scheduler.triggers.trigger_timeouts import ask
+from go_scheduler.triggers.previews import ask
 from go_scheduler.why import Because, Why
 
 

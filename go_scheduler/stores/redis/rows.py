@@ -49,7 +49,7 @@ from go_scheduler.stores.sql.rows import (
     read_instance,
     write_contents,
 )
-from go_scheduler.triggers.stored import UnknownTrigger, load_trigger
+from go_scheduler.triggers.base import UnknownTrigger, load_trigger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

@@ -33,8 +33,7 @@ from go_scheduler.stores.sql.rows import (
 from go_scheduler.stores.sql.runs import COMING, NOT_ELSEWHERE, kept_if
 from go_scheduler.stores.sql.statement import SQLPart, Statement
 from go_scheduler.stores.sql.tables import contents, definitions, runs, tombstones
-from go_scheduler.triggers.base import utc
-from go_scheduler.triggers.stored import UnknownTrigger, load_trigger
+from go_scheduler.triggers.base import UnknownTrigger, load_trigger, utc
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence, Set

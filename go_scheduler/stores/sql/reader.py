@@ -25,8 +25,7 @@ from go_scheduler.stores.sql.rows import (
     without_key,
 )
 from go_scheduler.stores.sql.tables import contents, definitions
-from go_scheduler.triggers.base import is_own
-from go_scheduler.triggers.stored import UnknownTrigger
+from go_scheduler.triggers.base import UnknownTrigger, is_own
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

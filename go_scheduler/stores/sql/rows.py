@@ -45,7 +45,7 @@ from go_scheduler.models.values import copier, trusted
 from go_scheduler.policies import CatchUp, Overlap, RetryPolicy
 from go_scheduler.stores.messages import Announcement, NodeContact
 from go_scheduler.stores.rules import overlap_of, silence_of, slot_of
-from go_scheduler.triggers.stored import UnknownTrigger, dump_trigger, load_trigger
+from go_scheduler.triggers.base import UnknownTrigger, dump_trigger, load_trigger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -44,7 +44,7 @@ from go_scheduler.testing.builders import (
     task,
 )
 from go_scheduler.testing.clock import START, settle
-from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
+from go_scheduler.triggers.simple import ExecuteOnceTrigger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence

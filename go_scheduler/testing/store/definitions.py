@@ -41,10 +41,8 @@ from go_scheduler.testing.builders import (
 from go_scheduler.testing.clock import START
 from go_scheduler.testing.store.views import TEXTS
 from go_scheduler.triggers import base
-from go_scheduler.triggers.base import Trigger
-from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
-from go_scheduler.triggers.interval import IntervalTrigger
-from go_scheduler.triggers.stored import UnknownTrigger, dump_trigger
+from go_scheduler.triggers.base import Trigger, UnknownTrigger, dump_trigger
+from go_scheduler.triggers.simple import ExecuteOnceTrigger, IntervalTrigger
 
 THREADS = 6
 APP, OTHER_APP = "app", "another app"

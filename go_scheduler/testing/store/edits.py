@@ -42,10 +42,8 @@ from go_scheduler.testing.builders import (
 )
 from go_scheduler.testing.clock import START
 from go_scheduler.testing.store.slots import excluding, go, is_parked, settled, started
-from go_scheduler.triggers.base import Trigger
-from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
-from go_scheduler.triggers.interval import IntervalTrigger
-from go_scheduler.triggers.stored import UnknownTrigger
+from go_scheduler.triggers.base import Trigger, UnknownTrigger
+from go_scheduler.triggers.simple import ExecuteOnceTrigger, IntervalTrigger
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

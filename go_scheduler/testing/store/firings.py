@@ -54,7 +54,7 @@ from go_scheduler.testing.builders import (
 )
 from go_scheduler.testing.clock import START
 from go_scheduler.testing.store.views import METADATA, TEXTS, TIMES, same
-from go_scheduler.triggers.on_demand import OnDemandTrigger
+from go_scheduler.triggers.simple import OnDemandTrigger
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -47,8 +47,7 @@ from go_scheduler.testing.builders import (
     times,
 )
 from go_scheduler.testing.clock import START, settle
-from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
-from go_scheduler.triggers.interval import IntervalTrigger
+from go_scheduler.triggers.simple import ExecuteOnceTrigger, IntervalTrigger
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence

@@ -59,7 +59,7 @@ from go_scheduler.testing.store.slots import (
     is_parked,
     settled,
 )
-from go_scheduler.triggers.delay import DelayTrigger
+from go_scheduler.triggers.simple import DelayTrigger
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

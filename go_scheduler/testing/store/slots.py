@@ -32,7 +32,7 @@ from go_scheduler.testing.builders import (
     ids,
 )
 from go_scheduler.testing.clock import START, settle
-from go_scheduler.triggers.interval import IntervalTrigger
+from go_scheduler.triggers.simple import IntervalTrigger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -57,7 +57,7 @@ from go_scheduler.testing.builders import (
     ids,
 )
 from go_scheduler.testing.clock import START
-from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
+from go_scheduler.triggers.simple import ExecuteOnceTrigger
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -9,9 +9,9 @@ from go_scheduler.errors import ConfigurationError, InvalidTriggerError
 from go_scheduler.formatting import shown
 from go_scheduler.triggers.base import utc
 from go_scheduler.triggers.cron import CronTrigger
+from go_scheduler.triggers.local_time import zone_key
 from go_scheduler.triggers.phrases.building import Present
 from go_scheduler.triggers.phrases.words import LONGEST, PhraseError
-from go_scheduler.triggers.zones import zone_key
 
 if TYPE_CHECKING:
     from datetime import datetime

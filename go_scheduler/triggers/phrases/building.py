@@ -16,16 +16,17 @@ from go_scheduler.triggers.combining import (
     OnlyTrigger,
 )
 from go_scheduler.triggers.cron import CronTrigger
-from go_scheduler.triggers.delay import DelayTrigger
-from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
-from go_scheduler.triggers.interval import IntervalTrigger
-from go_scheduler.triggers.local_time import next_instant
+from go_scheduler.triggers.local_time import WallClock, load_zone, next_instant
 from go_scheduler.triggers.phrases.words import PhraseError, ambiguous
 from go_scheduler.triggers.recurrence import RecurrenceTrigger
-from go_scheduler.triggers.recurrence.text import WEEKDAY_CODES
+from go_scheduler.triggers.recurrence_rules import WEEKDAY_CODES
+from go_scheduler.triggers.simple import (
+    DelayTrigger,
+    ExecuteOnceTrigger,
+    IntervalTrigger,
+)
 from go_scheduler.triggers.times import LAST_INSTANT, MICROSECOND
 from go_scheduler.triggers.words import MONTHS, WEEKDAYS, spans
-from go_scheduler.triggers.zones import load_zone
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence, Set
@@ -950,7 +951,7 @@ class Present:
             return local if start <= local else None
 
         before = (local - timedelta(days=3)).replace(tzinfo=UTC)
-        found = next_instant(search, before, self.zone, elapsed=False)
+        found = next_instant(search, before, WallClock(self.zone))
         if found is not None:
             return found
         if local.date() == date.max:

@@ -15,8 +15,7 @@ from go_scheduler.http import create_app
 from go_scheduler.http.work.long_poll import LongPoll
 from go_scheduler.models import TaskDefinition
 from go_scheduler.scheduler import Scheduler
-from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
-from go_scheduler.triggers.on_demand import OnDemandTrigger
+from go_scheduler.triggers.simple import ExecuteOnceTrigger, OnDemandTrigger
 from tests.http.serving import served
 from tests.patience import FAILED_AFTER
 

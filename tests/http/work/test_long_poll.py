@@ -24,7 +24,7 @@ from go_scheduler.stores.base import Store
 from go_scheduler.stores.memory.store import MemoryStore
 from go_scheduler.stores.messages import Claim
 from go_scheduler.stores.sql.store import SQLStore
-from go_scheduler.triggers.on_demand import OnDemandTrigger
+from go_scheduler.triggers.simple import OnDemandTrigger
 from tests.conftest import SQL
 from tests.http.serving import As
 from tests.http.work.house import Server, server, wait_until

@@ -20,7 +20,7 @@ import pytest
 from go_scheduler.client import Client
 from go_scheduler.models import TaskDefinition
 from go_scheduler.stores import open_store
-from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
+from go_scheduler.triggers.simple import ExecuteOnceTrigger
 from tests.audits import check_audit
 from tests.cli.shell import clean_environment
 from tests.ports import free_port

@@ -23,24 +23,26 @@ from go_scheduler.triggers.base import (
     STATE_LIMIT,
     Trigger,
     UndecidedError,
+    UnknownTrigger,
+    dump_trigger,
     is_own,
+    load_trigger,
     next_fire_time_of,
     read_field,
     utc,
+    worked_out,
     write_field,
 )
-from go_scheduler.triggers.calendars.calendar import edition_of_names
+from go_scheduler.triggers.calendars import edition_of_names
 from go_scheduler.triggers.fire_time_sets import (
     LONGEST_SEARCH,
     FireTimes,
     SearchBudget,
     fire_times_of,
 )
-from go_scheduler.triggers.on_demand import OnDemandTrigger
-from go_scheduler.triggers.stored import UnknownTrigger, dump_trigger, load_trigger
+from go_scheduler.triggers.local_time import zone_of
+from go_scheduler.triggers.simple import OnDemandTrigger
 from go_scheduler.triggers.times import FIRST_INSTANT, MICROSECOND, just_after
-from go_scheduler.triggers.worked_out import worked_out
-from go_scheduler.triggers.zones import zone_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -424,24 +426,6 @@ def _frozen(state: object, kind: str) -> FrozenObject:
         return freeze(state, name=f"the state of {kind}", limit=STATE_LIMIT)
     except ConfigurationError as error:
         raise InvalidTriggerError(str(error)) from None
-
-
-def possible_microseconds(
-    trigger: Trigger, times: FireTimes | None
-) -> frozenset[int] | None:
-    """The microseconds of a second at which a trigger can fire; None: not known.
-
-    Args:
-        trigger: The trigger.
-        times: Its fire times, if they are known as sets.
-    """
-    while times is None:
-        part = getattr(trigger, "trigger", None)
-        if not isinstance(trigger, CompoundTrigger) or not isinstance(part, Trigger):
-            return None
-        # One that is made of a single other fires at some of its times.
-        trigger, times = part, fire_times_of(part)
-    return times.microseconds
 
 
 class FireTimeSearch:

@@ -13,33 +13,31 @@ from go_scheduler.formatting import shown
 from go_scheduler.triggers.base import Progression, checked_instant, utc
 from go_scheduler.triggers.description import describe_recurrence, rule_warnings
 from go_scheduler.triggers.fire_time_sets import at_one_microsecond
-from go_scheduler.triggers.local_time import local_time
-from go_scheduler.triggers.recurrence.series import (
-    LocalTimes,
-    RecurrenceSeries,
-    WallClock,
+from go_scheduler.triggers.local_time import (
+    WallClockTrigger,
+    check_wall_clock,
+    load_zone,
+    local_time,
 )
-from go_scheduler.triggers.recurrence.text import (
+from go_scheduler.triggers.recurrence_rules import (
     LONGEST,
     read_recurrence,
     write_moment,
     write_rule,
 )
-from go_scheduler.triggers.times import FIRST_INSTANT
-from go_scheduler.triggers.wall_clock_trigger import (
-    WallClockTrigger,
-    check_wall_clock,
+from go_scheduler.triggers.recurrence_times import (
+    LocalTimes,
+    RecurrenceSeries,
 )
-from go_scheduler.triggers.zones import load_zone
+from go_scheduler.triggers.times import FIRST_INSTANT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from zoneinfo import ZoneInfo
 
     from go_scheduler.triggers.fire_time_sets import FireTimes
-    from go_scheduler.triggers.local_time import Search
-    from go_scheduler.triggers.recurrence.rule import RecurrenceRule
-    from go_scheduler.triggers.recurrence.text import Recurrence
+    from go_scheduler.triggers.local_time import Search, WallClock
+    from go_scheduler.triggers.recurrence_rules import Recurrence, RecurrenceRule
 
 # The most EXDATEs for which it is checked that they exclude anything.
 _MOST_EXCEPTIONS = 100
@@ -240,9 +238,6 @@ class RecurrenceTrigger(WallClockTrigger):
 
     def _has_start(self) -> bool:
         return self.rule.startswith("DTSTART")
-
-    def _clock(self) -> WallClock:
-        return WallClock(load_zone(self.timezone), self.gap, self.overlap)
 
     def _check_that_it_fires(self) -> None:
         recurrence = self._recurrence()

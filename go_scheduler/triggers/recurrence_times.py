@@ -5,31 +5,41 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, bisect_right
 from calendar import isleap
-from datetime import MAXYEAR, UTC, date, datetime, time, timedelta, tzinfo
-from itertools import groupby
+from datetime import MAXYEAR, UTC, date, datetime, time, timedelta
+from functools import lru_cache
+from itertools import compress
 from math import gcd
-from typing import TYPE_CHECKING, NamedTuple
+from sys import maxsize
+from typing import TYPE_CHECKING
 
-from go_scheduler.triggers.base import Progression, utc
+from go_scheduler.triggers.base import Progression, utc, worked_out
 from go_scheduler.triggers.fire_time_sets import (
+    NEVER_PERIODIC,
+    CachedYears,
     RunningCount,
+    Year,
+    YearlySet,
     at_one_microsecond,
     bounded,
     combine,
     counted,
     difference,
-    in_zone,
+    listed,
+    lowest,
+    multiples_of,
+    numbers_of,
+    on_clock,
+    on_days,
+    times_of_day,
     union,
 )
-from go_scheduler.triggers.local_time import local_time, next_instant, period_at
-from go_scheduler.triggers.recurrence.rule import FREQUENCIES, RecurrenceRule
-from go_scheduler.triggers.recurrence.years import (
-    FAR,
-    FarCount,
-    is_instant,
-    times_of_moments,
-    times_of_rule,
+from go_scheduler.triggers.local_time import (
+    changes_between,
+    local_time,
+    next_instant,
+    period_at,
 )
+from go_scheduler.triggers.recurrence_rules import RecurrenceRule
 from go_scheduler.triggers.times import (
     DAY,
     FIRST_INSTANT,
@@ -42,11 +52,19 @@ from go_scheduler.triggers.times import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
+    from collections.abc import (
+        Collection,
+        Hashable,
+        Iterable,
+        Iterator,
+        Mapping,
+        Sequence,
+    )
+    from datetime import tzinfo
 
-    from go_scheduler.triggers.fire_time_sets import SearchBudget, YearlySet
-    from go_scheduler.triggers.local_time import Search
-    from go_scheduler.triggers.recurrence.text import Recurrence
+    from go_scheduler.triggers.fire_time_sets import SearchBudget
+    from go_scheduler.triggers.local_time import WallClock
+    from go_scheduler.triggers.recurrence_rules import Recurrence
 
 
 _DAY = timedelta(days=1)
@@ -60,38 +78,15 @@ _SECONDS = {
 _LAST_TIME = datetime.max  # noqa: DTZ901 (local times are naive)
 
 
-class WallClock(NamedTuple):
-    """How local times become instants; see ``WallClockTrigger``."""
-
-    zone: tzinfo
-    gap: str = "next"
-    overlap: str = "first"
-
-    def next(
-        self, search: Search, after: datetime, *, elapsed: bool = False
-    ) -> datetime | None:
-        """The first instant strictly later than another at which a time matches."""
-        return next_instant(
-            search,
-            after,
-            self.zone,
-            elapsed=elapsed,
-            gap=self.gap,
-            overlap=self.overlap,
-        )
-
-    def times(self, local: YearlySet, *, elapsed: bool = False) -> YearlySet:
-        """The seconds at which local times match."""
-        return in_zone(
-            local, self.zone, elapsed=elapsed, gap=self.gap, overlap=self.overlap
-        )
-
-
 LAST_DAY = date.max.toordinal()
 NEVER = LAST_DAY + 1
 _PATIENCE = 36_525
 """The search ends after so many days without a time: a hundred years."""
 _MOST_REMEMBERED = 64
+_LONGEST_YEAR = 366
+_CENTURY = timedelta(days=36_525)
+_COST_OF_DAY = 3
+_COST_OF_TIMES = 8
 _PER_TRY = 4
 _MOST_IN_VAIN = 6_000
 """The search ends after so many days or periods; a hundred years have 5,218 weeks."""
@@ -100,8 +95,9 @@ _MOST_IN_VAIN = 6_000
 class LocalTimes:
     """The local times of a rule, on a clock that never changes.
 
-    A day is a number, its ``toordinal()``. The search jumps between the days that
-    INTERVAL allows and the days that the other parts allow, until a day is both.
+    A day is a number, its ``toordinal()``. Its times are the seconds of the day, as the
+    bits of an int. The search jumps between the days that INTERVAL allows and the days
+    that the other parts allow, until a day is both.
 
     Args:
         rule: The rule.
@@ -116,11 +112,15 @@ class LocalTimes:
         self._start = self._period_of(start.toordinal())
         if self._per_day > 1:
             self._start += _second(start) // self._period_length
-        self._allowed, self._offsets = _times_of(self._rule)
+        self._begins, self._offsets = _times_of(self._rule)
+        # Those of a day that BYSETPOS picks from.
+        is_picked = self._rule.picks_days
+        self._seconds = list(numbers_of(self._offsets)) if is_picked else []
         self._can_match = self._can_ever_match()
         self._year = (0, 0, 0)
         self._days_of_year: dict[object, int] = {}
-        self._times_of_day: dict[int, Sequence[int]] = {}
+        self._times_of_day: dict[int, int] = {}
+        self._totals: dict[Hashable, int] = {}
 
     def search(self, at: datetime) -> datetime | None:
         """The first time at or after a given one.
@@ -130,26 +130,76 @@ class LocalTimes:
         """
         today = at.toordinal()
         for day, times in self.days(today):
-            index = bisect_left(times, _second(at)) if day == today else 0
-            if index < len(times):
-                return datetime.fromordinal(day) + timedelta(seconds=times[index])
+            begin = _second(at) if day == today else 0
+            if later := times >> begin:
+                seconds = begin + lowest(later)
+                return datetime.fromordinal(day) + timedelta(seconds=seconds)
         return None
 
-    def count(self, begin: datetime, end: datetime, most: int) -> int:
-        """Count the times from one on and before another, up to a maximum."""
-        first, last, total = begin.toordinal(), end.toordinal(), 0
-        for day, times in self.days(first, last):
-            if total >= most:
-                break
-            total += bisect_left(times, _second(end)) if day == last else len(times)
-            if day == first:
-                total -= bisect_left(times, _second(begin))
-        return total
+    def count(self, begin: datetime, end: datetime, most: int = maxsize) -> int:
+        """Count the times from one on and before another, up to a maximum or more.
+
+        Whole years are added up by their totals. If the end is earlier than the begin,
+        the result is below zero.
+        """
+        if end < begin:
+            return -self.count(end, begin)
+        total = -self._number_before(begin)
+        day, last = begin.toordinal(), end.toordinal()
+        while day < last and total < most:
+            new_year, next_year, _ = self._year_of(day)
+            until = min(next_year, last)
+            if until - day == next_year - new_year:
+                total += self._total(date.fromordinal(day).year)
+            else:
+                found = self.days(day, until - 1)
+                total += sum(times.bit_count() for _, times in found)
+            day = until
+        return total + self._number_before(end)
+
+    def _number_before(self, at: datetime) -> int:
+        """How many times there are on the day of a time, and before it."""
+        day = at.toordinal()
+        _, times = next(self.days(day, day), (day, 0))
+        return (times & (1 << _second(at)) - 1).bit_count()
+
+    def _total(self, year: int) -> int:
+        """How many times a year has; few years differ in more than their number."""
+        key = self.likeness(year)
+        if key not in self._totals:
+            first = date(year, 1, 1).toordinal()
+            if self._per_day == 1:
+                found = self.days(first, first + days_in(year) - 1)
+                self._totals[key] = sum(times.bit_count() for _, times in found)
+            else:
+                length, numbers = self._cycle
+                begin = first % length
+                days = numbers[begin : begin + days_in(year)]
+                self._totals[key] = sum(compress(days, _mask(self.days_of(year))))
+        return self._totals[key]
+
+    @worked_out
+    def _cycle(self) -> tuple[int, array[int]]:
+        """How many times INTERVAL leaves of each day, if FREQ counts less than a day.
+
+        Returns:
+            After how many days that repeats, and the numbers of as many days, of which
+            the first one has the ordinal 0, and of a year more.
+        """
+        interval, per_day = self._rule.interval, self._per_day
+        number = self._offsets.bit_count()
+        begins = f"{self._begins:0{DAY}b}"[:: -self._period_length]
+        length = min(interval // gcd(interval, per_day), NEVER)
+        found = array("I", bytes(4 * length))
+        for period in range(self._start % interval, length * per_day, interval):
+            if begins[period % per_day] == "1":
+                found[period // per_day] += number
+        return length, found + (found * (_LONGEST_YEAR // length + 1))[:_LONGEST_YEAR]
 
     def days(
         self, day: int, end: int = LAST_DAY, effort: SearchBudget | None = None
-    ) -> Iterator[tuple[int, Sequence[int]]]:
-        """The days that have times, from a given day on, each with its seconds.
+    ) -> Iterator[tuple[int, int]]:
+        """The days that have times, from a given day on, each with its times.
 
         It ends after a hundred years without a time, or after 6,000 vain steps.
         """
@@ -159,7 +209,7 @@ class LocalTimes:
             left -= 1
             if effort is not None:
                 effort.spend(_PER_TRY)
-            found: Iterable[tuple[int, Sequence[int]]] = ()
+            found: Iterable[tuple[int, int]] = ()
             if self._rule.picks_days:
                 day, found = self._picked(day, last)
             elif (match := self._matching(day, last)) > day:
@@ -184,50 +234,11 @@ class LocalTimes:
         a_week = periods.get(self._rule.frequency, 7 * self._per_day)
         return a_week % self._rule.interval == 0
 
-    def plain(self, year: int) -> tuple[int, Sequence[int]] | None:
+    def plain(self, year: int) -> tuple[int, int] | None:
         """The days of a year, as bits, and the times of each; None: the days differ."""
         if self._rule.interval > 1 or self._rule.picks_days or not self._can_match:
             return None
         return self.days_of(year), self._times(date(year, 1, 1).toordinal())
-
-    def cycle(self) -> array[int] | None:
-        """The number of times of each day that INTERVAL allows, as a cycle of days.
-
-        The first item is for the day with the ordinal 0.
-
-        Returns:
-            None: INTERVAL counts months or years, or BYSETPOS picks days.
-        """
-        if self._rule.picks_days or self._rule.frequency in FREQUENCIES[:2]:
-            return None
-        interval, per_day, number = (
-            self._rule.interval,
-            self._per_day,
-            len(self._offsets),
-        )
-        if self._rule.frequency == "WEEKLY":
-            return array(
-                "I",
-                (
-                    number * ((self._period_of(day) - self._start) % interval == 0)
-                    for day in range(7 * interval)
-                ),
-            )
-        days = min(interval // gcd(interval, per_day), NEVER)
-        if interval <= per_day:
-            firsts = ((self._start - day * per_day) % interval for day in range(days))
-            return array("I", (number * self._periods_from(each) for each in firsts))
-        found = array("I", bytes(4 * days))
-        for period in range(self._start % interval, days * per_day, interval):
-            if self._allowed is None or self._allowed[period % per_day]:
-                found[period // per_day] = number
-        return found
-
-    def _periods_from(self, first: int) -> int:
-        """The number of periods of a day that fire, from the first that is allowed."""
-        if self._allowed is None:
-            return len(range(first, self._per_day, self._rule.interval))
-        return self._allowed[first :: self._rule.interval].count(1)
 
     def likeness(self, year: int) -> Hashable:
         """A key that two years share if they have the same times."""
@@ -277,11 +288,16 @@ class LocalTimes:
         """Whether BYSETPOS can pick a time, and INTERVAL can meet an allowed one."""
         rule = self._rule
         days = {"WEEKLY": len(rule.weekdays) or 7, "MONTHLY": 31, "YEARLY": 371}
-        most = days.get(rule.frequency, 1) * len(self._offsets)
+        most = days.get(rule.frequency, 1) * self._offsets.bit_count()
         if not most or (rule.picks_days and min(map(abs, rule.positions)) > most):
             return False
         step = gcd(rule.interval, self._per_day)
-        return self._allowed is None or 1 in self._allowed[self._start % step :: step]
+        return self._begins_from(self._start % step, step) != 0
+
+    def _begins_from(self, first: int, step: int) -> int:
+        """The begins of periods that may fire, so many periods apart, as bits."""
+        length = self._period_length
+        return multiples_of(step * length) << first * length & self._begins
 
     def _aligned(self, day: int) -> int:
         """The first day from a given one on that has a period INTERVAL allows."""
@@ -289,9 +305,7 @@ class LocalTimes:
         ahead = (self._start - period) % self._rule.interval
         return self._first_day(period + ahead) if ahead else day
 
-    def _picked(
-        self, day: int, last: int
-    ) -> tuple[int, Sequence[tuple[int, Sequence[int]]]]:
+    def _picked(self, day: int, last: int) -> tuple[int, Iterable[tuple[int, int]]]:
         """The next day to look at, and the days of this period that BYSETPOS picks."""
         period = self._period_of(day)
         first = self._first_day(period)
@@ -299,9 +313,9 @@ class LocalTimes:
         matching = self._days_between(first, end)
         if not matching:
             return self._matching(end, last), ()
-        days = [first + each for each in _numbers(matching)]
-        picked = _pick(days, self._offsets, self._rule.positions)
-        return end, [each for each in picked if each[0] >= day]
+        days = [first + each for each in numbers_of(matching)]
+        picked = _pick(days, self._seconds, self._rule.positions)
+        return end, [each for each in picked.items() if each[0] >= day]
 
     def _days_between(self, first: int, end: int) -> int:
         """The days of a period that the other parts allow."""
@@ -319,7 +333,7 @@ class LocalTimes:
         while day <= last:
             new_year, next_year, days = self._year_of(day)
             if left := days >> day - new_year:
-                return day + next(_numbers(left))
+                return day + lowest(left)
             day = next_year
         return NEVER
 
@@ -345,92 +359,62 @@ class LocalTimes:
             return days
         return days & self._rule.easter_days_of(year)
 
-    def _times(self, day: int) -> Sequence[int]:
-        """The seconds of a day that INTERVAL and the other parts allow."""
+    def _times(self, day: int) -> int:
+        """The times of a day that INTERVAL and the other parts allow."""
         if self._per_day == 1:
             return self._offsets
         first = (self._start - day * self._per_day) % self._rule.interval
-        if self._allowed is None and len(self._offsets) == 1:
-            step = self._rule.interval * self._period_length
-            return range(first * self._period_length + self._offsets[0], DAY, step)
         if (times := self._times_of_day.get(first)) is None:
             if len(self._times_of_day) >= _MOST_REMEMBERED:
                 self._times_of_day.clear()
-            times = self._times_of_day[first] = self._expanded(first)
+            # Each period has the same offsets, and none goes on into the next one.
+            times = self._begins_from(first, self._rule.interval) * self._offsets
+            self._times_of_day[first] = times
         return times
 
-    def _expanded(self, first: int) -> Sequence[int]:
-        interval = self._rule.interval
-        periods: Iterable[int] = range(first, self._per_day, interval)
-        if self._allowed is not None:
-            periods = [
-                first + index * interval
-                for index in _ones(self._allowed[first::interval])
-            ]
-        return array(
-            "I",
-            (
-                period * self._period_length + offset
-                for period in periods
-                for offset in self._offsets
-            ),
-        )
 
-
-def _times_of(rule: RecurrenceRule) -> tuple[bytes | None, Sequence[int]]:
-    """The times of day that a rule allows.
+def _times_of(rule: RecurrenceRule) -> tuple[int, int]:
+    """The times of day that a rule allows, as the bits of seconds.
 
     Returns:
-        The allowed hours, minutes or seconds of a day, whatever FREQ counts, a byte
-        each; None: all. And the seconds at which it fires within each, or within a day.
+        The begins of the hours, minutes or seconds of a day, whatever FREQ counts, that
+        may fire; midnight if it counts days or more. And the seconds at which it fires
+        after each of them.
     """
-    parts = (rule.hours, 24, 3600), (rule.minutes, 60, 60), (rule.seconds, 60, 1)
+    parts = (
+        (rule.hours, range(24)),
+        (rule.minutes, range(60)),
+        (rule.seconds, range(60)),
+    )
     # So many of them limit what FREQ counts; the others expand it.
     depth = {24: 1, 1440: 2, DAY: 3}.get(rule.periods_per_day, 0)
-    allowed = None
-    if any(values for values, *_ in parts[:depth]):
-        allowed = b"\1"
-        for values, number, _ in reversed(parts[:depth]):
-            blank = bytes(len(allowed))
-            allowed = b"".join(
-                allowed if not values or each in values else blank
-                for each in range(number)
-            )
-    offsets: Sequence[int] = array("I", [0])
-    for values, _, length in parts[depth:]:
-        offsets = array(
-            "I", (offset + value * length for offset in offsets for value in values)
-        )
+    limits = [values or every for values, every in parts[:depth]]
+    begins = times_of_day(*limits, *[(0,)] * (3 - depth))
+    offsets = times_of_day(*[(0,)] * depth, *(values for values, _ in parts[depth:]))
     if rule.positions and not rule.picks_days:
-        offsets = next((times for _, times in _pick([0], offsets, rule.positions)), ())
-    return allowed, offsets
+        picked = _pick([0], list(numbers_of(offsets)), rule.positions)
+        offsets = picked.get(0, 0)
+    return begins, offsets
 
 
 def _pick(
-    days: Sequence[int], offsets: Sequence[int], positions: Sequence[int]
-) -> Iterator[tuple[int, Sequence[int]]]:
+    days: Sequence[int], seconds: Sequence[int], positions: Sequence[int]
+) -> Mapping[int, int]:
     """The times of a period that BYSETPOS picks, by day."""
-    total = len(days) * len(offsets)
+    total = len(days) * len(seconds)
     indexes = {each - 1 if each > 0 else total + each for each in positions}
-    kept = sorted(index for index in indexes if 0 <= index < total)
-    for number, group in groupby(kept, key=lambda index: index // len(offsets)):
-        yield days[number], [offsets[index % len(offsets)] for index in group]
+    found: dict[int, int] = {}
+    for index in sorted(indexes):
+        if 0 <= index < total:
+            number, second = divmod(index, len(seconds))
+            found[days[number]] = found.get(days[number], 0) | 1 << seconds[second]
+    return found
 
 
-def _ones(mask: bytes) -> Iterator[int]:
-    """The indexes at which a mask is 1; fast also if they are few."""
-    index = mask.find(1)
-    while index >= 0:
-        yield index
-        index = mask.find(1, index + 1)
-
-
-def _numbers(bits: int) -> Iterator[int]:
-    """The numbers whose bits are set, in order."""
-    while bits:
-        lowest = bits & -bits
-        yield lowest.bit_length() - 1
-        bits ^= lowest
+@lru_cache(maxsize=64)
+def _mask(days: int) -> bytes:
+    """A byte for each day of a year: whether it is one of some days, as bits."""
+    return bytes(days >> each & 1 for each in range(_LONGEST_YEAR))
 
 
 def _second(at: datetime) -> int:
@@ -454,11 +438,11 @@ class ListedDates:
 
     def next(self, after: datetime) -> datetime | None:
         """The first fire time strictly later than an instant."""
-        return self._clock.next(self.search, after)
+        return next_instant(self.search, after, self._clock)
 
     def times(self) -> YearlySet:
         """The instants at which the clock shows them, as a set."""
-        return self._clock.times(times_of_moments(self._times))
+        return on_clock(times_of_moments(self._times), self._clock)
 
     def progression(self) -> Progression | None:
         """None: the list ends, and a progression does not."""
@@ -492,7 +476,7 @@ class RuleTimes:
         self._times = times
         self._begin = begin
         self._first = first
-        self._clock = clock
+        self._clock = clock.following_elapsed_time() if rule.elapsed else clock
         self._exceptions = exceptions
         # Before the time in _known there are so many times, fewer than COUNT. At _over,
         # COUNT has been reached. Both move with each question.
@@ -523,7 +507,7 @@ class RuleTimes:
         """The first fire time strictly later than an instant; None after the end."""
         if self.elapsed and after < self._first:
             after = self._first - MICROSECOND
-        found = self._clock.next(self.search, after, elapsed=self.elapsed)
+        found = next_instant(self.search, after, self._clock)
         if found is None or (self._rule.until and found > self._rule.until):
             return None
         return found if not self.elapsed or self._is_counted(found) else None
@@ -536,7 +520,7 @@ class RuleTimes:
         if self.elapsed:
             begin = self._first
             kept, given = (
-                bounded(self._clock.times(each, elapsed=True), seconds_until(begin))
+                bounded(on_clock(each, self._clock), seconds_until(begin))
                 for each in (without_moments(given, excluded), given)
             )
         else:
@@ -545,7 +529,7 @@ class RuleTimes:
             count = RunningCount(at_one_microsecond(given), begin, rule.count)
             kept = counted(kept, count)
         if not self.elapsed:
-            kept = self._clock.times(without_moments(kept, excluded))
+            kept = on_clock(without_moments(kept, excluded), self._clock)
         if rule.until is not None:
             kept = bounded(kept, 0, seconds_until(rule.until) + 1)
         return kept
@@ -585,21 +569,20 @@ class RuleTimes:
         return False
 
     def _count(self, begin: datetime, end: datetime, most: int) -> int:
-        """Count the times from one on and before another, up to a maximum."""
-        if end - begin > FAR:
-            far = FarCount(self._times)
-            if self.elapsed:
-                return far.elapsed(begin, end, self._clock.zone, most)
-            return far.local(begin, end, most)
+        """Count local times, or instants if ``elapsed``, up to a maximum or more."""
         if not self.elapsed:
             return self._times.count(begin, end, most)
-        number, instant = 0, begin
-        while instant < end and number < most:
-            period = period_at(instant, self._clock.zone)
-            until = period.closes if period.end < end else period.local(end)
-            number += self._times.count(period.local(instant), until, most - number)
-            instant = period.end
-        return number
+        zone, total = self._clock.zone, 0
+        while begin < end and total < most:
+            until = begin + min(_CENTURY, end - begin)
+            first, last = (period_at(at, zone).local(at) for at in (begin, until))
+            total += self._times.count(first, last)
+            for at, before, after in changes_between(zone, begin, until):
+                # What a clock that is set back shows again comes twice.
+                local = at.replace(tzinfo=None)
+                total += self._times.count(local + after, local + before)
+            begin = until
+        return total
 
 
 def without_moments(times: YearlySet, moments: Collection[date]) -> YearlySet:
@@ -720,3 +703,40 @@ def _instant(local: datetime, zone: tzinfo) -> datetime:
         return local.replace(tzinfo=zone).astimezone(UTC)
     except OverflowError:
         return FIRST_INSTANT if local.year == 1 else LAST_INSTANT
+
+
+def times_of_rule(times: LocalTimes) -> YearlySet:
+    """The local times of a rule as a set."""
+
+    @CachedYears
+    def make(likeness: Hashable, year: int, budget: SearchBudget) -> Year:
+        length = days_in(year)
+        if (plain := times.plain(year)) is not None:
+            budget.spend(_COST_OF_TIMES)
+            return on_days(length, *plain)
+        # Most days have the identical times, which are slow to hash.
+        first = date(year, 1, 1).toordinal()
+        found: dict[int, tuple[int, int]] = {}
+        for day, seconds in times.days(first, first + length - 1, budget):
+            _, days = found.get(id(seconds), (seconds, 0))
+            found[id(seconds)] = seconds, days | 1 << day - first
+            budget.spend(_COST_OF_DAY)
+        budget.spend(_COST_OF_TIMES * len(found))
+        return Year.of(length, found.values())
+
+    def find(year: int, budget: SearchBudget) -> Year:
+        return make(times.likeness(year), year, budget)
+
+    return YearlySet(find, 0 if times.settled else NEVER_PERIODIC)
+
+
+def times_of_moments(moments: Collection[date]) -> YearlySet:
+    """A set of moments: instants, local times, and dates with all their times."""
+    times = sorted(each for each in moments if isinstance(each, datetime))
+    days = [each.toordinal() for each in moments if not isinstance(each, datetime)]
+    return listed(list(map(seconds_until, times)), days)
+
+
+def is_instant(moment: date) -> bool:
+    """Whether it is a time that is not local."""
+    return isinstance(moment, datetime) and moment.tzinfo is not None

@@ -28,7 +28,6 @@ from go_scheduler.triggers.times import days_in
 if TYPE_CHECKING:
     from go_scheduler.triggers.fire_time_sets import SearchBudget, Year
 
-
 MOST_DAYS = 100_000
 """The most days that a ``DateCalendar`` may list: 273 years."""
 
