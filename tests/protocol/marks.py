@@ -132,7 +132,7 @@ MARKS: Mapping[tuple[str, str], Mark] = {
         },
     ),
     ("firing", "not paused"): Mark(
-        "test_a_fire_beside_a_pause_loses_nothing",
+        "test_a_fire_beside_a_pause_or_an_edit_loses_nothing",
         {
             FIRING: "AND d.deleted_at IS NULL AND NOT d.paused",
             STEP: "if not of or of.paused",
@@ -156,7 +156,7 @@ MARKS: Mapping[tuple[str, str], Mark] = {
         },
     ),
     ("firing", "definition first"): Mark(
-        "test_a_fire_beside_an_edit_leaves_no_old_instance",
+        "test_a_fire_beside_a_pause_or_an_edit_loses_nothing",
         {EDITS: "keys.where(definitions.c.key == row.key).with_for_update()"},
     ),
     ("firing", "last to stay"): Mark(
@@ -200,7 +200,7 @@ MARKS: Mapping[tuple[str, str], Mark] = {
         },
     ),
     ("exclusion", "sweep"): Mark(
-        "test_one_of_several_goes_on_when_a_slot_is_free",
+        "test_a_lock_that_is_let_go_of_elsewhere_is_noticed",
         {"running/start_queue.py": "self._store.review_parked(limit=_BATCH)"},
     ),
     ("exclusion", "own"): Mark(
