@@ -207,7 +207,7 @@ def test_the_rules_that_a_store_in_memory_uses_are_named_for_their_steps() -> No
                 used.add(node.attr)
     # What a caller passes or is answered is in the reference of the interface.
     assert named == used - {*stores.__all__}
-    assert named <= {*rules.__all__}
+    assert named <= {*vars(rules)}
 
 
 def test_all_that_a_store_around_another_one_hands_on_is_on_its_page() -> None:

@@ -13,12 +13,14 @@ from collections.abc import (
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from enum import Enum
+from heapq import nlargest, nsmallest
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from uuid import UUID
 
 from go_scheduler.json import JSON, contains
 from go_scheduler.models import OPEN, RUNS, WAITING, Counted, DefinitionState, State
+from go_scheduler.models.values import trusted
 from go_scheduler.stores.messages import Position
 
 if TYPE_CHECKING:
@@ -28,6 +30,7 @@ Item = TypeVar("Item")
 _Item = TypeVar("_Item", covariant=True)
 
 _LATEST = datetime.max.replace(tzinfo=UTC)
+_position = trusted(Position)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,9 +161,9 @@ class Order(Enum):
     def position(self, instance: TaskInstance) -> Position | None:
         """Where an instance stands; None: it is left out."""
         if self is Order.ID:
-            return Position(at=None, id=instance.id)
+            return _position(at=None, id=instance.id)
         at = getattr(instance, self.value)
-        return None if at is None else Position(at=at, id=instance.id)
+        return None if at is None else _position(at=at, id=instance.id)
 
 
 class DefinitionOrder(Enum):
@@ -174,7 +177,7 @@ class DefinitionOrder(Enum):
         """Where a definition stands."""
         by_id = self is DefinitionOrder.ID
         at = None if by_id else definition.next_fire_time
-        return Position(at=at, id=definition.id)
+        return _position(at=at, id=definition.id)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -277,8 +280,8 @@ def sorted_page(
         key = _sort_key(where)
         if last is None or (key < last if descending else key > last):
             placed.append((key, row))
-    placed.sort(key=itemgetter(0), reverse=descending)
-    return page_of([row for _, row in placed[:limit]], position, limit=limit)
+    first = (nlargest if descending else nsmallest)(limit, placed, key=itemgetter(0))
+    return page_of([row for _, row in first], position, limit=limit)
 
 
 def page_in_order(
@@ -316,9 +319,9 @@ def page_of(
     return Page(rows, next=position(rows[-1]) if len(rows) >= limit else None)
 
 
-def _sort_key(position: Position) -> tuple[bool, datetime, UUID]:
+def _sort_key(position: Position) -> tuple[bool, datetime, int]:
     """What has no time comes last."""
-    return position.at is None, position.at or _LATEST, position.id
+    return position.at is None, position.at or _LATEST, position.id.int
 
 
 ANY = Filter()

@@ -31,26 +31,6 @@ from go_scheduler.models import (
 from go_scheduler.models.values import trusted
 from go_scheduler.triggers.base import Trigger, utc
 
-__all__ = [
-    "Addition",
-    "Announcement",
-    "Answer",
-    "Claim",
-    "Claimant",
-    "Fired",
-    "Firing",
-    "NodeContact",
-    "Position",
-    "Put",
-    "ReadLater",
-    "Release",
-    "Renewal",
-    "Retention",
-    "Reviewed",
-    "RunOutcome",
-    "Tombstone",
-]
-
 Done = TypeVar("Done", covariant=True)
 
 

@@ -38,56 +38,6 @@ if TYPE_CHECKING:
     from go_scheduler.stores.messages import Addition, RunOutcome, Tombstone
     from go_scheduler.triggers.base import Trigger
 
-__all__ = [
-    "EDITED",
-    "FULL",
-    "LOCK",
-    "MORE",
-    "MOST_BUFFERED",
-    "MOST_COUNTED",
-    "NORMAL",
-    "REPLACED",
-    "UNFIRED",
-    "Declaration",
-    "Declared",
-    "Fate",
-    "Removed",
-    "SetVersion",
-    "Turns",
-    "check_each_once",
-    "check_is_as_read",
-    "check_owners",
-    "check_revision",
-    "created",
-    "dropped",
-    "edited",
-    "ended_before",
-    "exclusion_of",
-    "fate_of",
-    "fired",
-    "goes_on",
-    "is_outdated",
-    "is_over",
-    "is_over_at_once",
-    "kept",
-    "next_revision",
-    "note_forgotten",
-    "overlap_of",
-    "overlap_of_backfilled",
-    "removal_note",
-    "rescheduled",
-    "resumed",
-    "run_end",
-    "silence_of",
-    "slot_of",
-    "slot_taken_by",
-    "takes_slot",
-    "unfired",
-    "uses_slot",
-    "was_removed",
-    "with_silences",
-]
-
 MOST_BUFFERED = 1000
 """Of one definition so many instances wait by ``Overlap.BUFFER_ALL``."""
 
@@ -294,6 +244,34 @@ def check_is_as_read(read: TaskDefinition, revision: int | None) -> None:
     """
     if read.revision != revision:
         raise ConflictError(read.id, expected=read.revision, revision=revision)
+
+
+PutAction: TypeAlias = Literal["new", "over", "kept", "edited", "rescheduled"]
+"""What a put does: it makes a new life of an id, or none as that is over; or it leaves
+the stored one as it is, or replaces it, with its fire times or without."""
+
+
+def put_action(
+    new: TaskDefinition, stored: TaskDefinition | None, remembered: Tombstone | None
+) -> PutAction:
+    """Decide what a put does; comparing runs the triggers' own code, which may raise.
+
+    Args:
+        new: The definition to put.
+        stored: The one with its id.
+        remembered: Else the tombstone of its id.
+
+    Raises:
+        ConflictError: As of ``check_revision``.
+    """
+    if stored is None:
+        remembered = remembered if new.named else None
+        check_revision(new, remembered)
+        return "over" if is_over(new, remembered) else "new"
+    check_revision(new, stored)
+    if new.is_same(stored):
+        return "kept"
+    return "edited" if goes_on(stored, new) else "rescheduled"
 
 
 def goes_on(old: TaskDefinition, new: TaskDefinition) -> bool:

@@ -68,7 +68,7 @@ MARKS: Mapping[tuple[str, str], Mark] = {
         {
             CLAIMS: "t.expires_at <= now() - CAST(:lapsed AS interval)",
             f"{LUA}claim_instances.lua": "heads('l:', plus(now, -A.lapsed), A.limit)",
-            INSTANCES: "tables.leases.take(queues, now - lapsed, limit)",
+            INSTANCES: "tables.take_lapsed(queues, now - lapsed, limit)",
         },
     ),
     ("claims", "contact"): Mark(
@@ -80,7 +80,7 @@ MARKS: Mapping[tuple[str, str], Mark] = {
         {
             CLAIMS: "attempt = t.attempt + 1",
             f"{LUA}parts/claiming.lua": "row.attempt = row.attempt + 1",
-            "stores/memory/rows.py": "self.attempt += 1",
+            TABLES: "self.attempt += 1",
         },
     ),
     ("claims", "owned"): Mark("a_start_does_not_look_at_the_claim", OWNED),
@@ -171,8 +171,8 @@ MARKS: Mapping[tuple[str, str], Mark] = {
         "test_a_fire_beside_an_edit_records_each_time_once",
         {
             "stores/sql/puts.py": "skipped = rules.unfired(old, how.now)",
-            "stores/redis/definition_calls.py": "skipped := rules.unfired(stored, now)",
-            DEFINITIONS: "skipped := rules.unfired(of.definition, now)",
+            "stores/redis/store.py": "skipped := rules.unfired(stored, now)",
+            DEFINITIONS: "skipped := rules.unfired(of.definition, tables.now)",
         },
     ),
     ("firing", "has fired"): Mark(

@@ -33,9 +33,8 @@ from go_scheduler.running.recovery import Presence
 from go_scheduler.simulation import Fault, FaultKind, simulate_faults
 from go_scheduler.simulation.faults import CALLS
 from go_scheduler.simulation.nodes import Node, _SeededStore
-from go_scheduler.stores.memory.rows import StoredInstance
 from go_scheduler.stores.memory.store import MemoryStore
-from go_scheduler.stores.memory.tables import Leases, Slots
+from go_scheduler.stores.memory.tables import Slots, StoredInstance, Tables
 from go_scheduler.stores.messages import Answer
 from go_scheduler.testing.builders import HOUR, MINUTE, SECOND, TICK
 from go_scheduler.testing.clock import START
@@ -85,10 +84,12 @@ def traced(folder: Path) -> Iterator[None]:
 
 
 def a_claim_takes_what_has_not_lapsed(patch: pytest.MonkeyPatch) -> None:
-    old = Leases.take
-    patch.setattr(
-        Leases, "take", lambda of, queues, until, limit: old(of, queues, NEVER, limit)
-    )
+    old = Tables.take_lapsed
+
+    def take(tables: Tables, queues: Any, until: Any, limit: int) -> Any:
+        return old(tables, queues, NEVER, limit)
+
+    patch.setattr(Tables, "take_lapsed", take)
 
 
 def a_start_does_not_look_at_the_claim(patch: pytest.MonkeyPatch) -> None:

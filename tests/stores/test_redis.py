@@ -23,7 +23,8 @@ from go_scheduler.stores.filters import DefinitionFilter, Filter, Order
 from go_scheduler.stores.hints import News
 from go_scheduler.stores.messages import Addition, Announcement, Retention
 from go_scheduler.stores.opening import open_store
-from go_scheduler.stores.redis import RedisStore, definition_calls, rows, server
+from go_scheduler.stores.redis import RedisStore, rows, server
+from go_scheduler.stores.redis import store as redis_store
 from go_scheduler.stores.redis.rows import time_text
 from go_scheduler.stores.redis.server import parse
 from go_scheduler.stores.rules import Declaration
@@ -254,7 +255,7 @@ def once_it_has_read(store: Store, call: Callable[[], object]) -> Iterator[None]
 def test_what_others_fire_while_pages_are_read_is_due_once(
     store: RedisStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(definition_calls, "AHEAD", 1)
+    monkeypatch.setattr(redis_store, "AHEAD", 1)
     first, last = (put(store, definition(at)) for at in (START, START + MINUTE))
     run, later = store._server.run, [firing(first, START, next_fire_time=START + HOUR)]
 
@@ -358,7 +359,7 @@ class TestPutsThatAreOvertaken:
     def test_at_last_it_is_left_to_the_caller(
         self, rig: Rig, other: RedisStore, name: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(definition_calls, "_TRIES", 3)
+        monkeypatch.setattr(redis_store, "_TRIES", 3)
         with (
             once_it_has_read(rig.store, Editor(other, times=100)),
             pytest.raises(StoreUnavailableError, match="all the time"),

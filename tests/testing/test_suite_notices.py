@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
     from go_scheduler.clock import Clock
     from go_scheduler.models import TaskDefinition, TaskInstance
-    from go_scheduler.stores.memory.snapshots import Snapshot
+    from go_scheduler.stores.memory.store import Snapshot
     from go_scheduler.stores.messages import Claimant
 
 

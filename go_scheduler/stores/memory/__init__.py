@@ -1,6 +1,5 @@
 """The store in memory."""
 
-from go_scheduler.stores.memory.snapshots import Snapshot
-from go_scheduler.stores.memory.store import MemoryStore
+from go_scheduler.stores.memory.store import MemoryStore, Snapshot
 
 __all__ = ["MemoryStore", "Snapshot"]

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from go_scheduler.models import Outcome, Skipped
 from go_scheduler.models.values import changed
 from go_scheduler.stores import rules
 from go_scheduler.stores.base import DefinitionStore
-from go_scheduler.stores.memory.rows import StoredDefinition, StoredInstance
+from go_scheduler.stores.memory.tables import StoredDefinition, StoredInstance
 from go_scheduler.stores.messages import Fired, Put
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence, Set
-    from datetime import datetime, timedelta
-    from threading import Lock
+    from contextlib import AbstractContextManager
+    from datetime import timedelta
     from uuid import UUID
 
     from go_scheduler.models import TaskDefinition
@@ -27,9 +27,7 @@ if TYPE_CHECKING:
 class MemoryDefinitions(DefinitionStore):
     """What a ``MemoryStore`` does with definitions, under its lock."""
 
-    _lock: Lock
-    _time: Callable[[], datetime]
-    _tables: Tables
+    _locked: Callable[[], AbstractContextManager[Tables]]
 
     def put_definitions(
         self,
@@ -40,27 +38,28 @@ class MemoryDefinitions(DefinitionStore):
     ) -> Put:
         """Insert each definition, or replace the one with its id."""
         rules.check_each_once(definitions)
-        with self._lock:
-            now, tables = self._time(), self._tables
-            plans = [_plan(each, tables) for each in definitions]
-            put = [_put(plan, tables, now) for plan in plans]
+        with self._locked() as tables:
+            actions = _actions(definitions, tables)
+            put = [
+                _put(new, action, tables)
+                for new, action in zip(definitions, actions, strict=True)
+            ]
             if claimant is None:
                 return Put(definitions=put)
             first = {each.definition.id: each for each in firings}
             made: list[StoredInstance] = []
-            for plan, each in zip(plans, put, strict=True):
-                if plan.is_new and each.id in first:
+            for action, each in zip(actions, put, strict=True):
+                if action == "new" and each.id in first:
                     firing = replace(first[each.id], definition=each)
-                    made += _fire(firing, tables, now) or ()
-            start_new(made, tables, claimant, now)
+                    made += _fire(firing, tables) or ()
+            start_new(made, tables, claimant)
             return Put(definitions=put, started=[row.view() for row in made])
 
     def declare_definitions(self, declaration: Declaration) -> rules.Declared:
         """Let an owner have exactly the definitions of a declaration."""
         rules.check_each_once(declaration.definitions)
         owner, version = declaration.owner, declaration.version
-        with self._lock:
-            now, tables = self._time(), self._tables
+        with self._locked() as tables:
             last = tables.sets.get(owner)
             if last is not None and rules.is_outdated(version, last.version):
                 return rules.Declared(outdated_by=last.version)
@@ -69,15 +68,18 @@ class MemoryDefinitions(DefinitionStore):
             rules.check_owners(
                 declaration, {of.definition.id: of.definition for of in found}
             )
-            plans = [_plan(each, tables) for each in declaration.definitions]
+            actions = _actions(declaration.definitions, tables)
             # Nothing is refused from here on.
             tables.sets[owner] = rules.SetVersion(
-                owner=owner, version=version, declared_at=now
+                owner=owner, version=version, declared_at=tables.now
             )
             again = [of for of in found if rules.was_removed(of.definition)]
-            put = [_put(plan, tables, now, owner=owner) for plan in plans]
+            put = [
+                _put(new, action, tables, owner=owner)
+                for new, action in zip(declaration.definitions, actions, strict=True)
+            ]
             for of in again:
-                _resume(of, tables, now)
+                _resume(of, tables)
             resumed = {of.definition.id: of.definition for of in again}
             gone = [
                 of
@@ -86,11 +88,11 @@ class MemoryDefinitions(DefinitionStore):
             ]
             deleted = gone if declaration.removed == "delete" else []
             for of in deleted:
-                _delete(of, tables, now)
+                _delete(of, tables)
             pauses = declaration.removed == "pause"
             paused = [of for of in gone if pauses and not of.definition.paused]
             for of in paused:
-                _pause(of, rules.removal_note(owner), tables, now)
+                _pause(of, rules.removal_note(owner), tables)
             return rules.Declared(
                 definitions=[resumed.get(each.id, each) for each in put],
                 resumed=list(resumed.values()),
@@ -100,36 +102,35 @@ class MemoryDefinitions(DefinitionStore):
 
     def delete_definitions(self, ids: Collection[UUID]) -> Mapping[UUID, Set[UUID]]:
         """Delete definitions, at once and with all that is not running."""
-        with self._lock:
-            now, tables = self._time(), self._tables
+        with self._locked() as tables:
             found = tables.find_definitions(ids)
-            ran = {of.definition.id: _delete(of, tables, now) for of in found}
+            ran = {of.definition.id: _delete(of, tables) for of in found}
             for each in ids:
-                tables.forget(each.int)
+                tables.tombstones.pop(each, None)
             return ran
 
     def list_tombstones(self, ids: Collection[UUID]) -> Sequence[Tombstone]:
         """Read what is remembered of these ids."""
-        with self._lock:
-            found = [self._tables.tombstones.get(each.int) for each in set(ids)]
-        return [each for each in found if each is not None]
+        with self._locked() as tables:
+            tombstones = tables.tombstones
+            return [tombstones[each] for each in set(ids) if each in tombstones]
 
     def pause_definitions(
         self, ids: Collection[UUID], *, note: str | None = None
     ) -> Sequence[TaskDefinition]:
         """Pause definitions, so that nothing of theirs starts."""
-        with self._lock:
-            now, found = self._time(), self._tables.find_definitions(ids)
+        with self._locked() as tables:
+            found = tables.find_definitions(ids)
             for of in found:
-                _pause(of, note, self._tables, now)
+                _pause(of, note, tables)
             return [of.definition for of in found]
 
     def resume_definitions(self, ids: Collection[UUID]) -> Sequence[TaskDefinition]:
         """End a pause."""
-        with self._lock:
-            now, found = self._time(), self._tables.find_definitions(ids)
+        with self._locked() as tables:
+            found = tables.find_definitions(ids)
             for of in found:
-                _resume(of, self._tables, now)
+                _resume(of, tables)
             return [of.definition for of in found]
 
     def due_definitions(
@@ -141,8 +142,8 @@ class MemoryDefinitions(DefinitionStore):
         own: Own | None = None,
     ) -> Sequence[TaskDefinition]:
         """Read a page of the definitions that fire soon."""
-        with self._lock:
-            return self._tables.due(self._time() + ahead, after, limit)
+        with self._locked() as tables:
+            return tables.due(tables.now + ahead, after, limit)
 
     def fire_definitions(
         self, firings: Sequence[Firing], *, claimant: Claimant | None = None
@@ -150,82 +151,63 @@ class MemoryDefinitions(DefinitionStore):
         """Create the instances of each firing and move its definition on."""
         done: set[UUID] = set()
         made: list[StoredInstance] = []
-        with self._lock:
-            now, tables = self._time(), self._tables
+        with self._locked() as tables:
             for firing in firings:
-                rows = _fire(firing, tables, now)
+                rows = _fire(firing, tables)
                 if rows is not None:
                     done.add(firing.definition.id)
                     made += rows
             if claimant is None:
                 return Fired(done=done)
-            start_new(made, tables, claimant, now)
+            start_new(made, tables, claimant)
             return Fired(done=done, started=[row.view() for row in made])
 
 
-class _Plan(NamedTuple):
-    """A put that changes nothing yet.
-
-    Attributes:
-        new: The definition to put.
-        of: The stored one that has its id.
-        over: The tombstone, if it has ended before and is not to run again.
-        equal: Whether it is the same as the stored one.
-        goes_on: Whether when it fires stays as it is.
-    """
-
-    new: TaskDefinition
-    of: StoredDefinition | None
-    over: Tombstone | None = None
-    equal: bool = False
-    goes_on: bool = False
-
-    @property
-    def is_new(self) -> bool:
-        return self.of is None and self.over is None
-
-
-def _plan(new: TaskDefinition, tables: Tables) -> _Plan:
-    """Plan a put: comparing runs the triggers' own code, which may raise.
-
-    Raises:
-        ConflictError: The revision that is set is not the stored one.
-    """
-    of = tables.definitions.get(new.id.int)
-    if of is not None:
-        old = of.definition
-        rules.check_revision(new, old)
-        return _Plan(new, of, equal=new.is_same(old), goes_on=rules.goes_on(old, new))
-    remembered = tables.tombstones.get(new.id.int) if new.named else None
-    rules.check_revision(new, remembered)
-    return _Plan(new, None, over=remembered if rules.is_over(new, remembered) else None)
+def _actions(
+    definitions: Sequence[TaskDefinition], tables: Tables
+) -> Sequence[rules.PutAction]:
+    """What a put does with each: all is decided before anything changes."""
+    found = []
+    for new in definitions:
+        of = tables.definitions.get(new.id.int)
+        stored = None if of is None else of.definition
+        found.append(rules.put_action(new, stored, tables.tombstones.get(new.id)))
+    return found
 
 
 def _put(
-    plan: _Plan, tables: Tables, now: datetime, *, owner: str | None = None
+    new: TaskDefinition,
+    action: rules.PutAction,
+    tables: Tables,
+    *,
+    owner: str | None = None,
 ) -> TaskDefinition:
-    """Insert or replace a definition as planned; an owner declares it."""
-    new, of = plan.new, plan.of
-    if plan.over is not None:
-        return rules.ended_before(new, plan.over)
-    if of is None:
+    """Insert or replace a definition; an owner declares it."""
+    if action == "over":
+        return rules.ended_before(new, tables.tombstones[new.id])
+    if action == "new":
         if new.named:
-            tables.forget(new.id.int)
-        stored = rules.created(new, now, revision=tables.first_revision, owner=owner)
+            tables.tombstones.pop(new.id, None)
+        stored = rules.created(
+            new, tables.now, revision=tables.first_revision, owner=owner
+        )
         tables.add_definition(StoredDefinition(stored))
         return stored
-    if plan.equal:
+    of = tables.definitions[new.id.int]
+    if action == "kept":
         of.definition = rules.kept(of.definition, new, owner=owner)
-    elif plan.goes_on:
+    elif action == "edited":
         if new.jitter != of.definition.jitter:
-            _take_back(of, tables, now)
+            _take_back(of, tables)
         _edit(of, rules.edited(of.definition, new, owner=owner), tables)
     else:
-        _discard(of, tables, now)
-        if (skipped := rules.unfired(of.definition, now)) is not None:
-            _record(of, skipped, tables, now)
-        _note_begun(of, new, now)
-        _edit(of, rules.rescheduled(of.definition, new, now, owner=owner), tables)
+        _discard(of, tables)
+        if (skipped := rules.unfired(of.definition, tables.now)) is not None:
+            _record(of, skipped, tables)
+        _note_begun(of, new, tables)
+        _edit(
+            of, rules.rescheduled(of.definition, new, tables.now, owner=owner), tables
+        )
     return of.definition
 
 
@@ -248,14 +230,14 @@ def _edit(of: StoredDefinition, new: TaskDefinition, tables: Tables) -> None:
                 row.follow()
 
 
-def _take_back(of: StoredDefinition, tables: Tables, now: datetime) -> None:
+def _take_back(of: StoredDefinition, tables: Tables) -> None:
     """Remove what is to come, behind the last that stays, to be fired anew."""
     coming = [
         (row.fire_time, row)
         for row in of.instances.values()
-        if row.fire_time is not None and row.fire_time > now
+        if row.fire_time is not None and row.fire_time > tables.now
     ]
-    last = max((at for at, row in coming if not row.is_unused), default=now)
+    last = max((at for at, row in coming if not row.is_unused), default=tables.now)
     removed = [(at, row) for at, row in coming if at > last]
     for _, row in removed:
         tables.remove(row)
@@ -264,14 +246,14 @@ def _take_back(of: StoredDefinition, tables: Tables, now: datetime) -> None:
         tables.change(of, next_fire_time=min(times), completed_at=None)
 
 
-def _discard(of: StoredDefinition, tables: Tables, now: datetime) -> None:
+def _discard(of: StoredDefinition, tables: Tables) -> None:
     """Remove what is to come; what has a fire time that has passed is skipped."""
     for row in [row for row in of.instances.values() if row.is_unused]:
         assert row.fire_time is not None
-        if row.fire_time > now:
+        if row.fire_time > tables.now:
             tables.remove(row)
             continue
-        tables.end(row, Outcome.SKIPPED, now)
+        tables.end(row, Outcome.SKIPPED)
         row.claimed_by = None
         row.forget_worker()
         row.skipped = Skipped.itself(row.fire_time, rules.EDITED)
@@ -280,35 +262,29 @@ def _discard(of: StoredDefinition, tables: Tables, now: datetime) -> None:
         row.fire_time = None
 
 
-def _note_begun(of: StoredDefinition, new: TaskDefinition, now: datetime) -> None:
+def _note_begun(of: StoredDefinition, new: TaskDefinition, tables: Tables) -> None:
     """Note what has begun ahead of its time: another trigger does not fire it again."""
     times = (row.fire_time for row in of.instances.values())
-    begun = [each for each in times if each is not None and each > now]
+    begun = [each for each in times if each is not None and each > tables.now]
     if begun:
         of.fired_until = max(begun)
     elif new.overdue:
         of.fired_until = None
 
 
-def _record(
-    of: StoredDefinition, skipped: Skipped, tables: Tables, now: datetime
-) -> None:
+def _record(of: StoredDefinition, skipped: Skipped, tables: Tables) -> None:
     """Make the record of fire times that were skipped."""
-    at = skipped.first
-    row = StoredInstance(tables.new_id(), of, None, at, at, created_at=now)
+    row = tables.make(of, None, skipped.first)
     row.skipped = skipped
-    tables.add(row)
-    tables.end(row, Outcome.SKIPPED, now)
+    tables.end(row, Outcome.SKIPPED)
 
 
-def _pause(
-    of: StoredDefinition, note: str | None, tables: Tables, now: datetime
-) -> None:
+def _pause(of: StoredDefinition, note: str | None, tables: Tables) -> None:
     """Pause a definition; one that is paused already only takes the note."""
     if of.definition.paused:
         of.definition = changed(of.definition, note=note)
         return
-    _take_back(of, tables, now)
+    _take_back(of, tables)
     revision = rules.next_revision(of.definition)
     with tables.relisted(of) as rows:
         for row in rows:
@@ -316,20 +292,22 @@ def _pause(
                 row.free(row.due_at)
             if row.is_unused:
                 tables.slots.free(row)
-        tables.change(of, paused=True, note=note, paused_at=now, revision=revision)
+        tables.change(
+            of, paused=True, note=note, paused_at=tables.now, revision=revision
+        )
 
 
-def _resume(of: StoredDefinition, tables: Tables, now: datetime) -> None:
+def _resume(of: StoredDefinition, tables: Tables) -> None:
     """End a definition's pause, if it is paused."""
     if of.definition.paused:
         with tables.relisted(of) as rows:
-            tables.replace(of, rules.resumed(of.definition, now))
+            tables.replace(of, rules.resumed(of.definition, tables.now))
             for row in rows:
                 if row.expires_at is not None:
-                    row.expires_at = max(row.expires_at, now)
+                    row.expires_at = max(row.expires_at, tables.now)
 
 
-def _delete(of: StoredDefinition, tables: Tables, now: datetime) -> Set[UUID]:
+def _delete(of: StoredDefinition, tables: Tables) -> Set[UUID]:
     """Delete a definition and what has not started of it; cancel what runs.
 
     Returns:
@@ -339,17 +317,15 @@ def _delete(of: StoredDefinition, tables: Tables, now: datetime) -> Set[UUID]:
     ran = {row.id for row in rows if row.is_running}
     for row in rows:
         if row.id in ran:
-            tables.end(row, Outcome.CANCELLED, now)
+            tables.end(row, Outcome.CANCELLED)
         else:
             tables.remove(row)
     tables.remove_definition(of)
-    tables.forget(of.definition.id.int)
+    tables.tombstones.pop(of.definition.id, None)
     return ran
 
 
-def _fire(
-    firing: Firing, tables: Tables, now: datetime
-) -> Sequence[StoredInstance] | None:
+def _fire(firing: Firing, tables: Tables) -> Sequence[StoredInstance] | None:
     """Create the instances of a firing; None: its definition is not as read."""
     read = firing.definition
     of = tables.definitions.get(read.id.int)
@@ -361,24 +337,22 @@ def _fire(
     if stored.next_fire_time != read.next_fire_time or stored.revision != read.revision:
         return None
     if firing.skipped is not None:
-        _record(of, firing.skipped, tables, now)
+        _record(of, firing.skipped, tables)
     made = []
     for fire_time, at in firing.instances():
         if fire_time not in of.instances and fire_time != of.fired_until:
-            row = StoredInstance(tables.new_id(), of, fire_time, at, at, created_at=now)
-            tables.add(row)
-            made.append(row)
-    tables.replace(of, rules.fired(stored, firing.next_fire_time, now))
+            made.append(tables.make(of, fire_time, at))
+    tables.replace(of, rules.fired(stored, firing.next_fire_time, tables.now))
     return made
 
 
 def start_new(
-    rows: Sequence[StoredInstance], tables: Tables, claimant: Claimant, now: datetime
+    rows: Sequence[StoredInstance], tables: Tables, claimant: Claimant
 ) -> None:
     """Claim what has just been made, and start what needs no slot."""
     for row in rows:
         tables.leave(row)
-        row.claim(claimant, now)
+        row.claim(claimant, tables.now)
         if row.slot is None:
-            row.start(claimant, now)
+            row.start(claimant, tables.now)
         tables.enter(row)

@@ -11,19 +11,18 @@ from go_scheduler.models import Cancelled, Outcome, Skipped, Stage, step_of
 from go_scheduler.stores import rules
 from go_scheduler.stores.base import ByHandStore, InstanceStore, may_start
 from go_scheduler.stores.memory.definitions import start_new
-from go_scheduler.stores.memory.rows import StoredInstance, in_turn
+from go_scheduler.stores.memory.tables import StoredInstance, in_turn
 from go_scheduler.stores.messages import Answer, Reviewed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence, Set
+    from contextlib import AbstractContextManager
     from datetime import datetime, timedelta
-    from threading import Lock
     from uuid import UUID
 
     from go_scheduler.models import TaskDefinition, TaskInstance
     from go_scheduler.policies import Overlap
-    from go_scheduler.stores.memory.rows import StoredDefinition
-    from go_scheduler.stores.memory.tables import Tables
+    from go_scheduler.stores.memory.tables import StoredDefinition, Tables
     from go_scheduler.stores.messages import (
         Addition,
         Claim,
@@ -39,9 +38,7 @@ _COMPLETED, _FAILED = Outcome.COMPLETED, Outcome.FAILED
 class MemoryInstances(ByHandStore, InstanceStore):
     """What a ``MemoryStore`` does with instances, under its lock."""
 
-    _lock: Lock
-    _time: Callable[[], datetime]
-    _tables: Tables
+    _locked: Callable[[], AbstractContextManager[Tables]]
 
     def add_instances(
         self,
@@ -51,8 +48,7 @@ class MemoryInstances(ByHandStore, InstanceStore):
         claimant: Claimant | None = None,
     ) -> Sequence[TaskInstance]:
         """Make instances of a definition that are no fire times'."""
-        with self._lock:
-            now, tables = self._time(), self._tables
+        with self._locked() as tables:
             of = tables.definitions.get(definition_id.int)
             if of is None:
                 raise TaskDefinitionNotFoundError(definition_id)
@@ -61,22 +57,27 @@ class MemoryInstances(ByHandStore, InstanceStore):
             for each in additions:
                 row = _known(of, each, tables)
                 if row is None:
-                    at = each.execute_at(now)
-                    row = StoredInstance(each.id, of, None, at, at, created_at=now)
-                    row.payload, row.key = each.payload, each.key
-                    row.own_trace_context = each.trace_context
-                    tables.add(row)
+                    at = each.execute_at(tables.now)
+                    row = tables.make(
+                        of,
+                        None,
+                        at,
+                        id=each.id,
+                        payload=each.payload,
+                        key=each.key,
+                        own_trace_context=each.trace_context,
+                    )
                     if each.id in beyond:
                         reason = rules.FULL % of.definition.max_queue
                         row.skipped = Skipped.itself(at, reason)
-                        tables.end(row, Outcome.SKIPPED, now)
+                        tables.end(row, Outcome.SKIPPED)
                 rows.append(row)
             if claimant is not None:
                 ids = {each.id for each in additions}
                 made = {row.id: row for row in rows if row.id in ids}
-                due = [row for row in made.values() if row.due_at <= now]
+                due = [row for row in made.values() if row.due_at <= tables.now]
                 mine = [row for row in due if may_start(row.view(), claimant)]
-                start_new(mine, tables, claimant, now)
+                start_new(mine, tables, claimant)
             return [row.view() for row in rows]
 
     def backfill_instances(
@@ -87,8 +88,7 @@ class MemoryInstances(ByHandStore, InstanceStore):
         overlap: Overlap,
     ) -> Sequence[datetime]:
         """Make instances for fire times of a definition that have none."""
-        with self._lock:
-            now, tables = self._time(), self._tables
+        with self._locked() as tables:
             of = tables.definitions.get(definition.id.int)
             if of is None:
                 raise TaskDefinitionNotFoundError(definition.id)
@@ -97,16 +97,7 @@ class MemoryInstances(ByHandStore, InstanceStore):
             for at in fire_times:
                 row = of.instances.get(at)
                 if row is None:
-                    row = StoredInstance(
-                        tables.new_id(),
-                        of,
-                        at,
-                        at,
-                        at,
-                        created_at=now,
-                        backfilled=overlap,
-                    )
-                    tables.add(row)
+                    row = tables.make(of, at, at, backfilled=overlap)
                 elif row.outcome is Outcome.SKIPPED and row.backfilled is None:
                     tables.leave(row)
                     row.backfilled, row.skipped = overlap, None
@@ -130,11 +121,11 @@ class MemoryInstances(ByHandStore, InstanceStore):
         deadline: datetime,
     ) -> Sequence[TaskInstance]:
         """Hand due instances to one node, and to no other."""
-        with self._lock:
-            now, tables, queues = self._time(), self._tables, claimant.queues
+        with self._locked() as tables:
+            now, queues = tables.now, claimant.queues
             rows: list[StoredInstance] = []
             if lapsed is not None and now <= deadline:
-                rows = tables.leases.take(queues, now - lapsed, limit)
+                rows = tables.take_lapsed(queues, now - lapsed, limit)
             silent = {
                 row.id: rules.silence_of(
                     row.started_at,
@@ -157,15 +148,14 @@ class MemoryInstances(ByHandStore, InstanceStore):
         self, claimant: Claimant, claims: Sequence[Claim]
     ) -> Answer[Sequence[TaskInstance]]:
         """Record that handlers are about to be called."""
-        with self._lock:
-            now, tables = self._time(), self._tables
+        with self._locked() as tables:
             rows = [row for each in claims if (row := tables.current(each))]
             for row in sorted(rows, key=in_turn):
                 if row.started_at is not None:
                     continue
                 tables.leave(row)
                 if tables.slots.take(row):
-                    row.start(claimant, now)
+                    row.start(claimant, tables.now)
                 else:
                     holder = tables.slots.holder(row.slot)
                     row.behind = None if holder is None else holder.id
@@ -177,33 +167,28 @@ class MemoryInstances(ByHandStore, InstanceStore):
     def renew_claims(self, renewals: Sequence[Renewal]) -> Answer[Mapping[UUID, bool]]:
         """Let claims hold for their ``lease`` from the store's time on."""
         owned = {}
-        with self._lock:
-            now, tables = self._time(), self._tables
+        with self._locked() as tables:
             for each in renewals:
                 row = tables.current(each.claim)
                 if row is not None and not _is_others(row, each):
                     tables.leave(row)
-                    _renew(row, each, now)
+                    _renew(row, each, tables.now)
                     tables.enter(row)
                     owned[row.id] = row.cancel_requested
         return Answer(done=owned)
 
     def finish_instances(self, outcomes: Sequence[RunOutcome]) -> Answer[Set[UUID]]:
         """Record what became of runs."""
-        with self._lock:
-            now, tables = self._time(), self._tables
+        with self._locked() as tables:
             recorded = {
-                each.claim.instance_id
-                for each in outcomes
-                if _finish(each, tables, now)
+                each.claim.instance_id for each in outcomes if _finish(each, tables)
             }
         return Answer(done=recorded)
 
     def release_instances(self, releases: Sequence[Release]) -> Answer[Set[UUID]]:
         """Give back what was claimed and not called."""
         released = set()
-        with self._lock:
-            now, tables = self._time(), self._tables
+        with self._locked() as tables:
             for each in releases:
                 row = tables.current(each.claim)
                 if row is None:
@@ -212,7 +197,7 @@ class MemoryInstances(ByHandStore, InstanceStore):
                 row.runs -= row.is_running
                 if not row.runs:
                     tables.slots.free(row)
-                due_at = max(row.due_at, now + each.delay)
+                due_at = max(row.due_at, tables.now + each.delay)
                 row.free(due_at if each.delay else row.due_at)
                 row.given_back = each.reason
                 tables.enter(row)
@@ -224,19 +209,17 @@ class MemoryInstances(ByHandStore, InstanceStore):
     ) -> Mapping[UUID, Cancelled]:
         """Cancel what has not started; ask what runs to stop."""
         found = {}
-        with self._lock:
-            now, tables = self._time(), self._tables
+        with self._locked() as tables:
             for id, next_fire_time in cancellations.items():
                 row = tables.instances.get(id.int)
                 if row is not None and row.completed_at is None:
-                    found[id] = _cancel(row, next_fire_time, tables, now)
+                    found[id] = _cancel(row, next_fire_time, tables)
         return found
 
     def reopen_instances(self, ids: Collection[UUID]) -> Set[UUID]:
         """Make instances run again that have failed."""
         reopened = set()
-        with self._lock:
-            now, tables = self._time(), self._tables
+        with self._locked() as tables:
             found = [tables.instances.get(each.int) for each in set(ids)]
             failed = [row for row in found if row and row.outcome is _FAILED]
             failed.sort(key=lambda row: (row.execute_at, row.id.int), reverse=True)
@@ -249,21 +232,20 @@ class MemoryInstances(ByHandStore, InstanceStore):
                     if of.open:
                         continue
                     tables.change(of, next_fire_time=None, completed_at=None)
-                tables.reopen(row, now)
-                row.reopened_at = now
+                tables.reopen(row)
+                row.reopened_at = tables.now
                 reopened.add(row.id)
         return reopened
 
     def review_parked(self, *, limit: int) -> Reviewed:
         """Go over what is parked."""
-        with self._lock:
-            now, tables = self._time(), self._tables
+        with self._locked() as tables:
             slots = tables.slots
             skipped: list[TaskInstance] = []
             replaced: list[TaskInstance] = []
             met = (
                 row
-                for row in slots.undecided(now)
+                for row in slots.undecided(tables.now)
                 if slots.holder(row.slot) is not None or _has_met(row, tables)
             )
             undecided = list(islice(met, limit))
@@ -287,13 +269,13 @@ class MemoryInstances(ByHandStore, InstanceStore):
                     each.skipped = Skipped.itself(
                         each.fire_time or each.execute_at, reason
                     )
-                    tables.end(each, Outcome.SKIPPED, now)
+                    tables.end(each, Outcome.SKIPPED)
                     skipped.append(each.view())
                 if fate.stops and runs and holder and not holder.cancel_requested:
-                    _stop(holder, tables, now)
+                    _stop(holder, tables)
                     replaced.append(holder.view())
             turns = slots.next_ones(limit)
-            unparked = [row for row in turns if not _is_to_be_judged(row, tables, now)]
+            unparked = [row for row in turns if not _is_to_be_judged(row, tables)]
             for row in unparked:
                 tables.leave(row)
                 row.parked = False
@@ -313,7 +295,7 @@ def _known(
     """The instance that has its id or its key already."""
     row = tables.instances.get(addition.id.int)
     if row is None and addition.key is not None:
-        row = tables.keyed.get((of, addition.key))
+        row = of.keyed.get(addition.key)
     return row
 
 
@@ -362,7 +344,7 @@ def _renew(row: StoredInstance, renewal: Renewal, now: datetime) -> None:
         row.expires_at = expires_at
 
 
-def _finish(outcome: RunOutcome, tables: Tables, now: datetime) -> bool:
+def _finish(outcome: RunOutcome, tables: Tables) -> bool:
     """Record what became of a run, if it may count."""
     claim = outcome.claim
     current = row = tables.current(claim)
@@ -377,9 +359,9 @@ def _finish(outcome: RunOutcome, tables: Tables, now: datetime) -> bool:
             return False
     if row is None:
         return False
-    if outcome.may_delete and current is not None and not row.is_kept(now):
+    if outcome.may_delete and current is not None and not row.is_kept(tables.now):
         tables.remove(row)
-        _go_on(row, outcome.next_fire_time, tables, now)
+        _go_on(row, outcome.next_fire_time, tables)
         return True
     if outcome.error is not None and outcome.outcome is Outcome.SKIPPED:
         row.skipped = Skipped.itself(row.fire_time or row.execute_at, outcome.error)
@@ -389,7 +371,7 @@ def _finish(outcome: RunOutcome, tables: Tables, now: datetime) -> bool:
         row.runs -= row.is_running
     if outcome.is_kept:
         row.started_at = outcome.started_at
-        row.keep_run(rules.run_end(outcome), outcome.error, now)
+        row.keep_run(rules.run_end(outcome), outcome.error, tables.now)
     if outcome.hung:
         row.hangs += 1
     elif outcome.outcome is None:
@@ -398,17 +380,17 @@ def _finish(outcome: RunOutcome, tables: Tables, now: datetime) -> bool:
         row.client = read_frozen(outcome.client)
     if outcome.outcome is None:
         tables.leave(row)
-        row.free(now + outcome.retry_in)
+        row.free(tables.now + outcome.retry_in)
         tables.enter(row)
         return True
     if outcome.result is not None:
         row.result = read_frozen(outcome.result)
     is_first = row.outcome is None
-    tables.end(row, outcome.outcome, now)
+    tables.end(row, outcome.outcome)
     row.started_at = outcome.started_at
     row.ended_attempt = claim.attempt
     if is_first:
-        _go_on(row, outcome.next_fire_time, tables, now)
+        _go_on(row, outcome.next_fire_time, tables)
     return True
 
 
@@ -416,7 +398,6 @@ def _go_on(
     ended: StoredInstance,
     next_fire_time: datetime | None,
     tables: Tables,
-    now: datetime,
 ) -> None:
     """Move a definition on that waited for the end of this instance."""
     of = ended.of
@@ -426,7 +407,7 @@ def _go_on(
         and of.definition.completed_at is None
         and ended.is_fired
     ):
-        completed_at = now if next_fire_time is None else None
+        completed_at = tables.now if next_fire_time is None else None
         tables.change(of, next_fire_time=next_fire_time, completed_at=completed_at)
 
 
@@ -434,27 +415,27 @@ def _cancel(
     row: StoredInstance,
     next_fire_time: datetime | None,
     tables: Tables,
-    now: datetime,
 ) -> Cancelled:
     if row.is_running:
         row.cancel_requested = True
         return Cancelled.REQUESTED
-    tables.end(row, Outcome.CANCELLED, now)
-    _go_on(row, next_fire_time, tables, now)
+    tables.end(row, Outcome.CANCELLED)
+    _go_on(row, next_fire_time, tables)
     return Cancelled.CANCELLED
 
 
-def _stop(holder: StoredInstance, tables: Tables, now: datetime) -> None:
+def _stop(holder: StoredInstance, tables: Tables) -> None:
     """Cancel what is replaced, or ask it to stop."""
     if holder.of.definition.trigger.waits:
         # Whoever ends it says when its definition fires next.
         holder.cancel_requested = True
     else:
-        _cancel(holder, None, tables, now)
+        _cancel(holder, None, tables)
 
 
-def _is_to_be_judged(row: StoredInstance, tables: Tables, now: datetime) -> bool:
-    return row.overlap is not None and row.due_at <= now and _has_met(row, tables)
+def _is_to_be_judged(row: StoredInstance, tables: Tables) -> bool:
+    decides = row.overlap is not None and row.due_at <= tables.now
+    return decides and _has_met(row, tables)
 
 
 def _has_met(row: StoredInstance, tables: Tables) -> bool:

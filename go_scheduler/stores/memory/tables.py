@@ -1,31 +1,289 @@
-"""The rows of a ``MemoryStore``, and the lists that find what is due."""
+"""The rows of a ``MemoryStore``, and the lists that find what is due.
+
+Only what is due, held, parked or over is listed. All else is found by looking at every
+row.
+"""
 
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from heapq import nsmallest
 from itertools import chain, islice, takewhile
 from operator import attrgetter, itemgetter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 from uuid import UUID, uuid4
 
 from sortedcontainers import SortedDict, SortedList
 
-from go_scheduler.models import Outcome, TaskDefinition
-from go_scheduler.models.values import changed
-from go_scheduler.stores.memory.rows import StoredInstance, in_turn, when_due
+from go_scheduler.json import JSON
+from go_scheduler.models import (
+    RUNS_KEPT,
+    Outcome,
+    RunEnd,
+    Skipped,
+    TaskDefinition,
+    TaskInstance,
+    TaskRun,
+)
+from go_scheduler.models.values import changed, trusted
+from go_scheduler.policies import Overlap
 from go_scheduler.stores.messages import Tombstone
-from go_scheduler.stores.rules import Turns, next_revision
+from go_scheduler.stores.rules import (
+    Turns,
+    next_revision,
+    overlap_of,
+    overlap_of_backfilled,
+    slot_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
 
     from go_scheduler.models import QueueStats
-    from go_scheduler.stores.memory.rows import StoredDefinition
-    from go_scheduler.stores.messages import Claim, NodeContact, Position
+    from go_scheduler.stores.messages import Claim, Claimant, NodeContact
     from go_scheduler.stores.rules import SetVersion
+
+
+@dataclass(slots=True, eq=False)
+class StoredDefinition:
+    """A definition as stored, and its instances.
+
+    Attributes:
+        definition: The definition.
+        instances: Its instances by fire time, or else by id, in the order in which they
+            were made.
+        keyed: Those that have a key, by that.
+        open: How many of them a trigger that waits has to wait for.
+        deleted: Whether it has been deleted.
+        fired_until: A fire time that had begun when it was given another trigger.
+    """
+
+    definition: TaskDefinition
+    instances: dict[datetime | UUID, StoredInstance] = field(default_factory=dict)
+    keyed: dict[str, StoredInstance] = field(default_factory=dict)
+    open: int = 0
+    deleted: bool = False
+    fired_until: datetime | None = None
+
+
+@dataclass(slots=True, eq=False)
+class StoredInstance:
+    """An instance as stored.
+
+    It has the fields of ``TaskInstance``.
+
+    Attributes:
+        of: Its definition.
+        slot: The slot that it needs or has; None: it excludes no other.
+        overlap: What decides on it when it is due and parked; None: it waits.
+        behind: The instance that had its slot when it was parked.
+        handed_on: The attempt whose run goes on outside of its node.
+        past: The ends of its runs that did not succeed.
+    """
+
+    id: UUID
+    of: StoredDefinition
+    fire_time: datetime | None
+    execute_at: datetime
+    due_at: datetime
+    attempt: int = 0
+    runs: int = 0
+    hangs: int = 0
+    claimed_by: UUID | None = None
+    expires_at: datetime | None = None
+    started_at: datetime | None = None
+    completed_at: datetime | None = None
+    outcome: Outcome | None = None
+    ended_attempt: int | None = None
+    error: str | None = None
+    cancel_requested: bool = False
+    parked: bool = False
+    skipped: Skipped | None = None
+    payload: Mapping[str, JSON] | None = None
+    key: str | None = None
+    backfilled: Overlap | None = None
+    reopened_at: datetime | None = None
+    worker: str | None = None
+    result: JSON = None
+    created_at: datetime | None = None
+    client: JSON = None
+    own_trace_context: str | None = None
+    accepted_at: datetime | None = None
+    start_by: datetime | None = None
+    progress: JSON = None
+    given_back: str | None = None
+    slot: str | None = field(init=False)
+    overlap: Overlap | None = field(init=False)
+    behind: UUID | None = None
+    handed_on: int | None = None
+    past: tuple[TaskRun, ...] = ()
+
+    # Only a claim answers it.
+    silence: ClassVar[None] = None
+    # By the same rules as those of an instance.
+    state: ClassVar[Any] = vars(TaskInstance)["state"]
+    stage: ClassVar[Any] = vars(TaskInstance)["stage"]
+
+    def __post_init__(self) -> None:
+        self.follow()
+
+    def follow(self) -> None:
+        """Exclude what its definition says now."""
+        of, fired, backfilled = self.of.definition, self.is_fired, self.backfilled
+        self.slot = slot_of(of, fired=fired, backfilled=backfilled)
+        if backfilled is None:
+            self.overlap = overlap_of(of, fired=fired)
+        else:
+            self.overlap = overlap_of_backfilled(backfilled)
+
+    @property
+    def definition(self) -> TaskDefinition:
+        """Its definition, as it is now."""
+        return self.of.definition
+
+    @property
+    def is_fired(self) -> bool:
+        """Whether its definition's schedule has made it, and nobody by hand."""
+        return self.fire_time is not None and self.backfilled is None
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether a trigger that waits does so for its end, and it has not ended."""
+        return self.completed_at is None and self.is_fired
+
+    @property
+    def is_claimed(self) -> bool:
+        """Whether a node has it and has not started it."""
+        return (
+            self.claimed_by is not None
+            and self.started_at is None
+            and self.completed_at is None
+        )
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it has started and not ended."""
+        return self.started_at is not None and self.completed_at is None
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether it has not ended, and its run has not begun."""
+        begun = self.started_at is not None and self.start_by is None
+        return self.completed_at is None and not begun
+
+    @property
+    def is_handed_on(self) -> bool:
+        """Whether its run goes on outside of the node that has claimed it."""
+        return self.handed_on == self.attempt
+
+    @property
+    def is_unused(self) -> bool:
+        """Whether it is a fire time's, and never started."""
+        return (
+            self.is_awaited
+            and self.started_at is None
+            and not self.runs
+            # One that was made to run again has failed before.
+            and self.reopened_at is None
+        )
+
+    def is_kept(self, now: datetime) -> bool:
+        """Whether it stays when it has succeeded, though successes are deleted."""
+        asked_for = self.key is not None or self.slot is not None
+        has_failed = self.attempt > 1 or self.error is not None
+        return asked_for or has_failed or self.is_to_come(now)
+
+    def is_to_come(self, now: datetime) -> bool:
+        """Whether its fire time is to come: a pause or an edit has to know of it."""
+        return self.fire_time is not None and self.fire_time > now
+
+    @property
+    def place(self) -> datetime | UUID:
+        """Where its definition has it."""
+        return self.id if self.fire_time is None else self.fire_time
+
+    def claim(self, claimant: Claimant, now: datetime) -> None:
+        """Record that a node has it."""
+        if self.started_at is not None:
+            # It is lost to who claims it now.
+            self.keep_run(RunEnd.LOST, None, now)
+            self.started_at = None
+        self.claimed_by = claimant.node
+        self.forget_worker()
+        self.attempt += 1
+        due_at = self.due_at
+        self.expires_at = (due_at if due_at > now else now) + claimant.lease
+
+    def start(self, claimant: Claimant, now: datetime) -> None:
+        """Record that its handler is about to be called."""
+        self.runs += 1
+        due_at = self.due_at
+        self.started_at = started_at = due_at if due_at > now else now
+        expire_after = self.of.definition.expire_after or claimant.expire_after
+        lease = claimant.lease
+        self.expires_at = started_at + min(lease, expire_after)
+
+    def free(self, due_at: datetime) -> None:
+        """Record that no node has it, and when it is due."""
+        self.claimed_by = self.expires_at = self.started_at = None
+        self.forget_worker()
+        self.due_at = due_at
+
+    def reopen(self, now: datetime) -> None:
+        """Be as if it were new and due now, but for what is known of its runs."""
+        self.outcome = self.completed_at = self.ended_attempt = None
+        self.cancel_requested = False
+        self.runs = self.hangs = 0
+        self.free(now)
+        self.follow()
+        # Somebody wants it to run: it waits for its turn, whatever runs.
+        self.overlap = None
+
+    def forget_worker(self) -> None:
+        """Forget who had it outside of nodes, and why it was given back."""
+        self.worker = self.accepted_at = self.start_by = None
+        self.progress = self.given_back = None
+
+    def keep_run(self, outcome: RunEnd, error: str | None, now: datetime) -> None:
+        """Keep how its present run ended."""
+        run = TaskRun(
+            instance_id=self.id,
+            attempt=self.attempt,
+            node=self.claimed_by,
+            started_at=self.started_at,
+            ended_at=now,
+            outcome=outcome,
+            error=error,
+            worker=self.worker,
+            lost_in=self.stage if outcome is RunEnd.LOST else None,
+        )
+        self.past = (*self.past, run)[-RUNS_KEPT:]
+
+    def view(self) -> TaskInstance:
+        """The instance as others see it."""
+        return _instance(self.id, self.of.definition, *_shown(self))
+
+
+SHOWN = [each.name for each in fields(TaskInstance)[2:]]
+"""All other fields of an instance, in their order."""
+_instance: Callable[..., TaskInstance] = trusted(TaskInstance)
+# Read at once, and passed by position.
+_shown: Callable[[StoredInstance], tuple[Any, ...]] = attrgetter(*SHOWN)
+
+
+def in_turn(row: StoredInstance) -> tuple[int, datetime, datetime, int]:
+    """By what it is decided whose turn it is."""
+    return row.of.definition.priority, *when_due(row)
+
+
+def when_due(row: StoredInstance) -> tuple[datetime, datetime, int]:
+    """When it is due, first due first."""
+    return row.due_at, row.execute_at, row.id.int
+
 
 Entry = tuple[datetime, int]
 """A row in a sorted list: what it is sorted by, a time and its id.
@@ -34,46 +292,9 @@ Not the row itself: the garbage collector need not walk what holds neither.
 """
 
 _LAST_ID = 1 << 128
-_NEVER = datetime.max.replace(tzinfo=UTC)
 _FAILED = Outcome.FAILED
 _expires_at = attrgetter("expires_at")
 _completed_at = attrgetter("completed_at")
-
-
-class Leases:
-    """Claimed rows by their ids, and a time before which none of them lapses.
-
-    Nearly all are let go of long before they would lapse, so they are in no order: they
-    are gone through only when that time has come.
-    """
-
-    def __init__(self) -> None:
-        self.rows: dict[int, StoredInstance] = {}
-        self._first = _NEVER
-
-    def add(self, row: StoredInstance) -> None:
-        """Take a claimed row."""
-        assert row.expires_at is not None
-        self.rows[row.id.int] = row
-        if row.expires_at < self._first:
-            self._first = row.expires_at
-
-    def take(
-        self, queues: Sequence[str], until: datetime, limit: int
-    ) -> list[StoredInstance]:
-        """Take out rows that have lapsed by then, the first to lapse first."""
-        if until < self._first:
-            return []
-        lapsed = []
-        for row in self.rows.values():
-            of = row.of.definition
-            if _expires_at(row) <= until and of.queue in queues and not of.paused:
-                lapsed.append(row)
-        taken = nsmallest(limit, lapsed, key=attrgetter("expires_at", "id.int"))
-        for row in taken:
-            del self.rows[row.id.int]
-        self._first = min(map(_expires_at, self.rows.values()), default=_NEVER)
-        return taken
 
 
 class Pending:
@@ -206,15 +427,17 @@ class Tables:
         new_id: Makes the ids of instances.
 
     Attributes:
+        now: The time of the present call.
         definitions: By the numbers of their ids.
         instances: By the numbers of their ids.
-        keyed: Instances that have a key, by their definition and their key.
         pending: What nodes may claim.
-        leases: What nodes have claimed or run.
+        leases: What nodes have claimed or run. Nearly all of it ends long before its
+            claim would lapse, so it is in no order.
         slots: Which instances have slots, and what is parked.
         ended: Failed instances (true) and all others that ended (false), in the order
             in which they ended.
-        tombstones: What is remembered of definitions that have ended and are gone.
+        tombstones: What is remembered of definitions that have ended and are gone, by
+            their ids.
         first_revision: The revision of a new definition: higher than any that a deleted
             one had.
         contacts: The last contact of each node.
@@ -225,22 +448,19 @@ class Tables:
 
     def __init__(self, new_id: Callable[[], UUID] = uuid4) -> None:
         self.new_id = new_id
-        self.definitions: SortedDict[int, StoredDefinition] = SortedDict()
+        self.now = datetime.min.replace(tzinfo=UTC)
+        self.definitions: dict[int, StoredDefinition] = {}
         self._due: SortedList[Entry] = SortedList()
-        self._idle: dict[int, StoredDefinition] = {}
         self.instances: dict[int, StoredInstance] = {}
-        self.keyed: dict[tuple[StoredDefinition, str], StoredInstance] = {}
-        self._by_time: SortedList[Entry] = SortedList()
         self.pending = Pending()
-        self.leases = Leases()
+        self.leases: dict[int, StoredInstance] = {}
         self.slots = Slots()
         # A dict would walk over rows that have been taken from its beginning.
         self.ended: dict[bool, OrderedDict[int, StoredInstance]] = {
             True: OrderedDict(),
             False: OrderedDict(),
         }
-        self.tombstones: dict[int, Tombstone] = {}
-        self._ended_ids: SortedList[Entry] = SortedList()
+        self.tombstones: dict[UUID, Tombstone] = {}
         self.first_revision = 1
         self.contacts: dict[UUID, NodeContact] = {}
         self.stats: dict[StatsKey, QueueStats] = {}
@@ -265,8 +485,9 @@ class Tables:
 
     def idle(self, until: datetime, limit: int) -> Sequence[StoredDefinition]:
         """Definitions completed by then that have no instance."""
-        empty = (of for of in self._idle.values() if not of.instances)
-        found = (of for of in empty if _completed_at(of.definition) <= until)
+        empty = (of for of in self.definitions.values() if not of.instances)
+        over = (of for of in empty if of.definition.completed_at is not None)
+        found = (of for of in over if _completed_at(of.definition) <= until)
         return list(islice(found, limit))
 
     def add_definition(self, of: StoredDefinition) -> None:
@@ -295,19 +516,11 @@ class Tables:
         new = of.definition
         if new.next_fire_time is not None and not new.paused:
             self._due.add((new.next_fire_time, new.id.int))
-        self._note_idle(of)
 
     def _unlist_definition(self, of: StoredDefinition) -> None:
         old = of.definition
         if old.next_fire_time is not None and not old.paused:
             self._due.remove((old.next_fire_time, old.id.int))
-        self._idle.pop(old.id.int, None)
-
-    def _note_idle(self, of: StoredDefinition) -> None:
-        """Let cleanup find a definition that is completed and has no instance."""
-        old = of.definition
-        if old.completed_at is not None and not of.instances and not of.deleted:
-            self._idle[old.id.int] = of
 
     @contextmanager
     def relisted(self, of: StoredDefinition) -> Iterator[Sequence[StoredInstance]]:
@@ -324,7 +537,7 @@ class Tables:
         if row.completed_at is not None:
             self.ended[row.outcome is _FAILED][row.id.int] = row
         elif row.claimed_by is not None:
-            self.leases.add(row)
+            self.leases[row.id.int] = row
         elif row.of.definition.paused:
             return  # What is frozen is in no list.
         elif row.parked:
@@ -337,7 +550,7 @@ class Tables:
         if row.completed_at is not None:
             del self.ended[row.outcome is _FAILED][row.id.int]
         elif row.claimed_by is not None:
-            del self.leases.rows[row.id.int]
+            del self.leases[row.id.int]
         elif row.of.definition.paused:
             return  # What is frozen is in no list.
         elif row.parked:
@@ -345,10 +558,21 @@ class Tables:
         else:
             self.pending.remove(row)
 
-    def add(self, row: StoredInstance) -> None:
-        """Take a new instance."""
+    def make(
+        self,
+        of: StoredDefinition,
+        fire_time: datetime | None,
+        at: datetime,
+        *,
+        id: UUID | None = None,
+        **others: Any,
+    ) -> StoredInstance:
+        """Make a new instance of a definition, which is to run at a time."""
+        id = id or self.new_id()
+        row = StoredInstance(id, of, fire_time, at, at, created_at=self.now, **others)
         self.add_apart(row)
         self.enter(row)
+        return row
 
     def add_apart(self, row: StoredInstance) -> None:
         """Take a new instance, but put it into no list yet."""
@@ -356,22 +580,21 @@ class Tables:
         row.of.instances[row.place] = row
         row.of.open += row.is_awaited
         if row.key is not None:
-            self.keyed[row.of, row.key] = row
-        self._by_time.add((row.execute_at, row.id.int))
+            row.of.keyed[row.key] = row
 
-    def end(self, row: StoredInstance, outcome: Outcome, now: datetime) -> None:
+    def end(self, row: StoredInstance, outcome: Outcome) -> None:
         """End an instance; or let it end in another way."""
         self.leave(row)
         self.slots.free(row)
         row.of.open -= row.is_awaited
         row.parked = False
-        row.outcome, row.completed_at = outcome, now
+        row.outcome, row.completed_at = outcome, self.now
         self.enter(row)
 
-    def reopen(self, row: StoredInstance, now: datetime) -> None:
+    def reopen(self, row: StoredInstance) -> None:
         """Make an instance that has ended pending again, as if it were new."""
         self.leave(row)
-        row.reopen(now)
+        row.reopen(self.now)
         row.of.open += row.is_awaited
         self.enter(row)
 
@@ -382,10 +605,8 @@ class Tables:
         row.of.open -= row.is_awaited
         del self.instances[row.id.int]
         row.of.instances.pop(row.place, None)
-        self._note_idle(row.of)
         if row.key is not None:
-            del self.keyed[row.of, row.key]
-        self._by_time.remove((row.execute_at, row.id.int))
+            del row.of.keyed[row.key]
 
     def current(self, claim: Claim) -> StoredInstance | None:
         """The instance that this claim owns, unless it has been lost."""
@@ -394,19 +615,29 @@ class Tables:
             return None
         return row if row.claimed_by is not None and row.completed_at is None else None
 
+    def take_lapsed(
+        self, queues: Sequence[str], until: datetime, limit: int
+    ) -> list[StoredInstance]:
+        """Take what has lapsed by then out of its lists, the first to lapse first."""
+        lapsed = [row for row in self.leases.values() if _expires_at(row) <= until]
+        served = [row for row in lapsed if row.of.definition.queue in queues]
+        free = [row for row in served if not row.of.definition.paused]
+        taken = nsmallest(limit, free, key=attrgetter("expires_at", "id.int"))
+        for row in taken:
+            self.leave(row)
+        return taken
+
     def take_pending(
         self, queues: Sequence[str], until: datetime, limit: int
     ) -> Sequence[StoredInstance]:
         """Take instances due by then out of their lists, the earliest first."""
         return [self.instances[id] for _, id in self.pending.take(queues, until, limit)]
 
-    def remove_ended(
-        self, until: datetime, limit: int, now: datetime, *, failed: bool
-    ) -> int:
+    def remove_ended(self, until: datetime, limit: int, *, failed: bool) -> int:
         """Forget what ended by then, oldest first: what failed, or all others."""
         rows = self.ended[failed].values()
         ended = takewhile(lambda row: _completed_at(row) <= until, rows)
-        old = [*islice((row for row in ended if not row.is_to_come(now)), limit)]
+        old = [*islice((row for row in ended if not row.is_to_come(self.now)), limit)]
         for row in old:
             self.remove(row)
         return len(old)
@@ -418,27 +649,12 @@ class Tables:
         assert old.revision is not None
         self.remove_definition(of)
         if old.named:
-            self.remember(
-                Tombstone(
-                    id=old.id,
-                    trigger=old.trigger,
-                    revision=old.revision,
-                    completed_at=old.completed_at,
-                )
+            self.tombstones[old.id] = Tombstone(
+                id=old.id,
+                trigger=old.trigger,
+                revision=old.revision,
+                completed_at=old.completed_at,
             )
-
-    def remember(self, tombstone: Tombstone) -> None:
-        """Keep a tombstone, in place of an earlier one of its id."""
-        id = tombstone.id.int
-        self.forget(id)
-        self.tombstones[id] = tombstone
-        self._ended_ids.add((tombstone.completed_at, id))
-
-    def forget(self, id: int) -> None:
-        """Keep no tombstone of an id."""
-        old = self.tombstones.pop(id, None)
-        if old is not None:
-            self._ended_ids.remove((old.completed_at, id))
 
     def forget_tombstones(self, until: datetime, most: int, limit: int) -> int:
         """Forget ids that ended by then, and the oldest if there are more than so many.
@@ -446,28 +662,12 @@ class Tables:
         Returns:
             How many were forgotten as there were too many.
         """
-        old = self._ended_ids.bisect_right((until, _LAST_ID))
-        for _, id in self._ended_ids[: min(limit, old)]:
-            self.forget(id)
-        excess = max(0, min(limit, len(self._ended_ids) - most))
-        for _, id in self._ended_ids[:excess]:
-            self.forget(id)
-        return excess
-
-    def walk(
-        self,
-        since: datetime | None,
-        after: Position | None,
-        descending: bool,
-    ) -> Iterator[StoredInstance]:
-        """The instances after a place, in the order of ``execute_at`` and id."""
-        # Bounds are the beginning of an entry, which compares all the same.
-        first: Any = None if since is None else (since,)
-        last: Any = None
-        if after is not None and descending:
-            last = (after.at, after.id.int - 1)
-        elif after is not None:
-            begin = (after.at, after.id.int + 1)
-            first = begin if first is None else max(first, begin)
-        entries = self._by_time.irange(first, last, reverse=descending)
-        return (self.instances[id] for _, id in entries)
+        ended = self.tombstones.values()
+        old = [*islice((each for each in ended if each.completed_at <= until), limit)]
+        for each in old:
+            del self.tombstones[each.id]
+        excess = min(limit, len(self.tombstones) - most)
+        oldest = nsmallest(excess, ended, key=attrgetter("completed_at", "id"))
+        for each in oldest:
+            del self.tombstones[each.id]
+        return len(oldest)

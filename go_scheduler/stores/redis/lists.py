@@ -268,22 +268,12 @@ class RedisReads(RedisCalls, ReadStore):
                 return
             limit = _CHUNK
 
-    def count(
-        self, filters: Sequence[Filter], *, most: int | None = None
-    ) -> Sequence[Mapping[State, Counted]]:
-        """How many instances meet each of some filters, by their state."""
-        return [self._counted(each, most) for each in filters]
-
-    def _counted(self, where: Filter, most: int | None) -> Mapping[State, Counted]:
+    def _count(self, where: Filter, most: int | None) -> Mapping[State, Counted]:
         of = where.definition_id
         known = ANY if of is None else Filter(definition_id=of, unstarted=True)
         if where != known:
             return super()._count(where, most)
-        found = self._run(
-            "count_instances",
-            of=of,
-            states=list(State),
-        )
+        found = self._run("count_instances", of=of, states=list(State))
         numbers = zip(State, map(int, found), strict=True)
         return {state: counted(number, most) for state, number in numbers}
 
