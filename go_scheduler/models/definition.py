@@ -81,6 +81,12 @@ POLICIES = (
 )
 """The fields that say how instances run, in the order in which they are shown."""
 
+OVERRIDABLE = (
+    *("queue", "priority", "expire_after", "timeout", "start_timeout"),
+    *("heartbeat_timeout", "retry", "lock", "metadata"),
+)
+"""The fields that an instance may have of its own: ``TaskInstance.overrides``."""
+
 _MOST_COUNTED = 10**9
 _WHEN_FULL = ("refuse", "drop")
 _LIMITS = ("expire_after", "timeout", "start_timeout", "heartbeat_timeout")

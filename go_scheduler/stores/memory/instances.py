@@ -63,7 +63,15 @@ class MemoryInstances(ByHandStore, InstanceStore):
                 row = _known(of, each, tables)
                 if row is None:
                     at = each.execute_at(now)
-                    row = StoredInstance(each.id, of, None, at, at, created_at=now)
+                    row = StoredInstance(
+                        each.id,
+                        of,
+                        None,
+                        at,
+                        at,
+                        created_at=now,
+                        overrides=each.overrides,
+                    )
                     row.payload, row.key = each.payload, each.key
                     row.own_trace_context = each.trace_context
                     tables.add(row)

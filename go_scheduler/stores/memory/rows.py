@@ -19,7 +19,7 @@ from go_scheduler.models import (
     TaskInstance,
     TaskRun,
 )
-from go_scheduler.models.values import trusted
+from go_scheduler.models.values import changed, trusted
 from go_scheduler.policies import Overlap
 from go_scheduler.stores.rules import overlap_of, overlap_of_backfilled, slot_of
 
@@ -56,7 +56,9 @@ class StoredInstance:
     It has the fields of ``TaskInstance``, but for the definition.
 
     Attributes:
-        of: Its definition.
+        of: Its definition, as it is for all its instances.
+        queue: In which it is, or has ended.
+        priority: Its class.
         slot: The slot that it needs or has; None: it excludes no other.
         overlap: What decides on it when it is due and parked; None: it waits.
         behind: The instance that had its slot when it was parked.
@@ -95,6 +97,9 @@ class StoredInstance:
     start_by: datetime | None = None
     progress: JSON = None
     given_back: str | None = None
+    overrides: Mapping[str, Any] | None = None
+    queue: str = field(init=False)
+    priority: int = field(init=False)
     slot: str | None = field(init=False)
     overlap: Overlap | None = field(init=False)
     behind: UUID | None = None
@@ -110,9 +115,24 @@ class StoredInstance:
     def __post_init__(self) -> None:
         self.follow()
 
+    @property
+    def definition(self) -> TaskDefinition:
+        """Its definition, with what it has of its own."""
+        of = self.of.definition
+        if self.overrides:
+            of = changed(of, **self.overrides)
+        return of if of.queue == self.queue else changed(of, queue=self.queue)
+
+    def move(self) -> None:
+        """Be in the queue and the class that are its definition's now, or its own."""
+        own, of = self.overrides or {}, self.of.definition
+        self.queue = own.get("queue", of.queue)
+        self.priority = own.get("priority", of.priority)
+
     def follow(self) -> None:
-        """Exclude what its definition says now."""
-        of, fired, backfilled = self.of.definition, self.is_fired, self.backfilled
+        """Be where its definition says now, and exclude what that says."""
+        self.move()
+        of, fired, backfilled = self.definition, self.is_fired, self.backfilled
         self.slot = slot_of(of, fired=fired, backfilled=backfilled)
         if backfilled is None:
             self.overlap = overlap_of(of, fired=fired)
@@ -197,7 +217,7 @@ class StoredInstance:
         self.runs += 1
         due_at = self.due_at
         self.started_at = started_at = due_at if due_at > now else now
-        expire_after = self.of.definition.expire_after or claimant.expire_after
+        expire_after = self.definition.expire_after or claimant.expire_after
         lease = claimant.lease
         self.expires_at = started_at + min(lease, expire_after)
 
@@ -239,7 +259,7 @@ class StoredInstance:
 
     def view(self) -> TaskInstance:
         """The instance as others see it."""
-        return _instance(self.id, self.of.definition, *_shown(self))
+        return _instance(self.id, self.definition, *_shown(self))
 
 
 SHOWN = [each.name for each in fields(TaskInstance)[2:]]
@@ -251,7 +271,7 @@ _shown: Callable[[StoredInstance], tuple[Any, ...]] = attrgetter(*SHOWN)
 
 def in_turn(row: StoredInstance) -> tuple[int, datetime, datetime, int]:
     """By what it is decided whose turn it is."""
-    return row.of.definition.priority, *when_due(row)
+    return row.priority, *when_due(row)
 
 
 def when_due(row: StoredInstance) -> tuple[datetime, datetime, int]:

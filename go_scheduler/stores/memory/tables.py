@@ -66,8 +66,8 @@ class Leases:
             return []
         lapsed = []
         for row in self.rows.values():
-            of = row.of.definition
-            if _expires_at(row) <= until and of.queue in queues and not of.paused:
+            frozen = row.of.definition.paused
+            if _expires_at(row) <= until and row.queue in queues and not frozen:
                 lapsed.append(row)
         taken = nsmallest(limit, lapsed, key=attrgetter("expires_at", "id.int"))
         for row in taken:
@@ -85,16 +85,15 @@ class Pending:
 
     def add(self, row: StoredInstance) -> None:
         """Let a row be claimed."""
-        of = row.of.definition
-        rows = self._lists.get((of.priority, of.queue))
+        place = row.priority, row.queue
+        rows = self._lists.get(place)
         if rows is None:
-            rows = self._lists[of.priority, of.queue] = SortedList()
+            rows = self._lists[place] = SortedList()
         rows.add((row.due_at, row.id.int))
 
     def remove(self, row: StoredInstance) -> None:
         """Keep a row from being claimed."""
-        of = row.of.definition
-        self._lists[of.priority, of.queue].remove((row.due_at, row.id.int))
+        self._lists[row.priority, row.queue].remove((row.due_at, row.id.int))
 
     def take(self, queues: Sequence[str], until: datetime, limit: int) -> list[Entry]:
         """Take out rows due by then, the earliest first.

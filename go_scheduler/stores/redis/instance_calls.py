@@ -20,7 +20,7 @@ from go_scheduler.stores.redis.rows import (
     read_ids,
     read_silences,
 )
-from go_scheduler.stores.sql.rows import NO_ID
+from go_scheduler.stores.sql.rows import NO_ID, write_overrides
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence, Set
@@ -78,7 +78,13 @@ class RedisInstances(RedisCalls, ByHandStore, InstanceStore):
         answer = self._run(
             "add_instances",
             of=definition_id,
-            additions=[fields_of(each, *names) for each in additions],
+            additions=[
+                {
+                    **fields_of(each, *names),
+                    **present({"overrides": write_overrides(each.overrides)}),
+                }
+                for each in additions
+            ],
             claimant=claimant,
             soon=SOON,
             full=rules.FULL,

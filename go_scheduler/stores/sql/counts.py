@@ -153,8 +153,8 @@ class _Counting:
         connection: Where.
         dialect: The engine's own words.
         most: So many are looked at for each number.
-        queues: The definition's is among these; None: any.
-        owners: Likewise.
+        queues: Theirs is among these; None: any.
+        owners: Their definition's is among these; None: any.
     """
 
     connection: Connection
@@ -236,11 +236,10 @@ class _Counting:
         if not self._is_restricted:
             found = _by_state(self.connection, query, self.most)
             return found, sum(found.values())
-        first = (
-            query.add_columns(_column.definition_key).limit(self.most + 1).subquery()
-        )
+        whose = (_column.definition_key, _column.queue)
+        first = query.add_columns(*whose).limit(self.most + 1).subquery()
         # What has one definition is looked up together.
-        group = (first.c.state, first.c.definition_key)
+        group = (first.c.state, first.c.definition_key, first.c.queue)
         by_key = (
             select(*group, func.count().label("number")).group_by(*group).subquery()
         )

@@ -36,9 +36,10 @@ from go_scheduler.stores.sql.rows import (
     DefinitionRow,
     read_instance,
     write_contents,
+    write_overrides,
 )
 from go_scheduler.stores.sql.runs import lease_of, start_terms, started_at_once
-from go_scheduler.stores.sql.statement import Statement
+from go_scheduler.stores.sql.statement import Statement, own_or
 
 if TYPE_CHECKING:
     from collections.abc import (
@@ -140,6 +141,10 @@ _MOST_KNOWN = 10_000
 _WAITS_IN_TURN = 4
 
 
+def _own(column: str) -> str:
+    return own_or("x", column, f"d.{column}")
+
+
 # Whoever edits, pauses or deletes the definition waits for the end of this, and then
 # finds what was added; no fire and no other addition does. What is there already is a
 # look-up, by OFFSET 0 as for fires. The ids are told if not all are made.
@@ -198,19 +203,25 @@ WITH d AS MATERIALIZED (
    WHERE id = CAST(:definition_id AS uuid) AND deleted_at IS NULL
      FOR {"NO KEY UPDATE" if limited else "KEY SHARE"}),{mine}
 x AS MATERIALIZED (
-  SELECT b.id, b.shard, b.key, b.payload, b.trace_context,{" b.reason," * limited}
+  SELECT b.id, b.shard, b.key, b.payload, b.trace_context, b.overrides,{
+        " b.reason," * limited
+    }
          coalesce(b.at, now() + b.delay * interval '1 microsecond') AS at
     FROM batch AS b (id uuid, shard bigint, key text, payload text, at timestamptz,
-                     delay duration, trace_context text{reason})),
+                     delay duration, trace_context text, overrides text{reason})),
 made AS (
   INSERT INTO task_instances
          (id, definition_key, shard, queue, priority, expire_after, slot, overlap,
           frozen, key, execute_at, due_at, claimable_at, payload,
-          trace_context, created_at{columns})
-  SELECT x.id, d.key, x.shard, d.queue, d.priority, d.expire_after, d.slot, d.overlap,
+          trace_context, overrides, created_at{columns})
+  SELECT x.id, d.key, x.shard,
+         {_own("queue")},
+         {_own("priority")},
+         {_own("expire_after")},
+         {_own("slot")}, d.overlap,
          d.paused, x.key, x.at, x.at,
          CASE WHEN NOT d.paused{unless} THEN greatest(x.at, now()) END, x.payload,
-         x.trace_context, now(){values}
+         x.trace_context, x.overrides, now(){values}
     FROM d CROSS JOIN x{join}
    WHERE NOT EXISTS (SELECT 1 FROM task_instances@task_instances_pkey AS i
                       WHERE i.id = x.id OFFSET 0)
@@ -605,6 +616,7 @@ class SQLInserts(ByHandStore, SQLPuts):
             addition.at,
             addition.delay,
             addition.trace_context,
+            write_overrides(addition.overrides),
         )
 
 

@@ -136,9 +136,7 @@ class SQLReads(ReadStore):
     ) -> Page[TaskInstance]:
         keys = (
             select(definitions.c.key)
-            .where(
-                definitions.c.deleted_at.is_(None), *among(where.queues, where.owners)
-            )
+            .where(definitions.c.deleted_at.is_(None), *among(None, where.owners))
             .order_by(definitions.c.id)
             .limit(scan_limit)
         )
@@ -148,6 +146,8 @@ class SQLReads(ReadStore):
                 _column.definition_key, connection.execute(keys).scalars().all()
             )
             query = select(_column.id).where(of_these, _column.key == where.key)
+            if where.queues is not None:
+                query = query.where(_column.queue.in_(sorted(where.queues)))
             query = query.order_by(_column.execute_at, _column.id).limit(limit)
             query = self._dialect.looked_up(query, instances, "task_instances_key_key")
             return connection.execute(query).scalars().all()
