@@ -118,14 +118,14 @@ def near_name(client: Connected, text: str) -> str:
 def _definitions(client: Connected, text: str) -> dict[UUID, TaskDefinition]:
     """The definitions that match, by their ids."""
     named = client.list_definitions(name=text, limit=_PAGE)
-    # A job with its own settings has a definition that is named like its type.
+    # Earlier ones made such a one, named like its type, for a job with own settings.
     lasting = [each for each in named if not is_of_one_job(each)]
     found = {each.id: each for each in lasting or named}
     return found | {each.id: each for each in _definitions_from(client, text)}
 
 
 def is_of_one_job(definition: TaskDefinition) -> bool:
-    """Whether a definition was made for one job with settings of its own."""
+    """Whether a definition goes with its last instance."""
     trigger = definition.trigger
     return isinstance(trigger, OnDemandTrigger) and not trigger.lasting
 

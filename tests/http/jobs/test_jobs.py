@@ -388,8 +388,8 @@ def test_of_twenty_jobs_with_one_key_at_once_one_is_made(own_time_store: Store) 
         all_there = threading.Barrier(20)
 
         def post(number: int) -> tuple[int, str]:
-            own = [{}, {"queue": "slow"}, {"timeout": 9, "metadata": {"n": number}}]
-            body = ORDER | {"key": "7"} | own[number % 3]
+            several: list[dict[str, Any]] = [{}, {"queue": "slow"}, {"timeout": 9}]
+            body = ORDER | {"key": "7"} | several[number % 3]
             all_there.wait(FAILED_AFTER)
             answer = (one, other)[number % 2].post(PATH, json=body)
             return answer.status_code, answer.json()["instance_id"]
