@@ -18,7 +18,6 @@ from go_scheduler.errors import (
 )
 from go_scheduler.formatting import shown
 from go_scheduler.models import TaskDefinition
-from go_scheduler.triggers.on_demand import OnDemandTrigger
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -118,16 +117,7 @@ def near_name(client: Connected, text: str) -> str:
 def _definitions(client: Connected, text: str) -> dict[UUID, TaskDefinition]:
     """The definitions that match, by their ids."""
     named = client.list_definitions(name=text, limit=_PAGE)
-    # Earlier ones made such a one, named like its type, for a job with own settings.
-    lasting = [each for each in named if not is_of_one_job(each)]
-    found = {each.id: each for each in lasting or named}
-    return found | {each.id: each for each in _definitions_from(client, text)}
-
-
-def is_of_one_job(definition: TaskDefinition) -> bool:
-    """Whether a definition goes with its last instance."""
-    trigger = definition.trigger
-    return isinstance(trigger, OnDemandTrigger) and not trigger.lasting
+    return {each.id: each for each in (*named, *_definitions_from(client, text))}
 
 
 def _beginning(text: str) -> str | None:

@@ -24,7 +24,6 @@ from go_scheduler.cli.options import (
     text,
 )
 from go_scheduler.cli.output import document, note, print_one
-from go_scheduler.cli.resolve import is_of_one_job
 from go_scheduler.client.arguments import MOST_LISTED
 from go_scheduler.errors import ConfigurationError, StoreError
 from go_scheduler.models import DefinitionState
@@ -145,7 +144,7 @@ def export(
         read = partial(client.list_definitions, **filters, limit=MOST_LISTED)
         for each in all_items(read):
             # An import of what has ended would run it again.
-            if each.state is DefinitionState.COMPLETED or is_of_one_job(each):
+            if each.state is DefinitionState.COMPLETED:
                 continue
             given = DefinitionBody.of(each).items()
             document({field: value for field, value in given if value is not None})

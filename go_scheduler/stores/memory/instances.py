@@ -62,17 +62,9 @@ class MemoryInstances(ByHandStore, InstanceStore):
             for each in additions:
                 row = _known(of, each, tables)
                 if row is None:
-                    at = each.execute_at(now)
-                    row = StoredInstance(
-                        each.id,
-                        of,
-                        None,
-                        at,
-                        at,
-                        created_at=now,
-                        overrides=each.overrides,
-                    )
-                    row.payload, row.key = each.payload, each.key
+                    at, own = each.execute_at(now), each.overrides
+                    row = StoredInstance(each.id, of, None, at, at, overrides=own)
+                    row.payload, row.key, row.created_at = each.payload, each.key, now
                     row.own_trace_context = each.trace_context
                     tables.add(row)
                     if each.id in beyond:

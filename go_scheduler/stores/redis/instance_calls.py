@@ -79,10 +79,8 @@ class RedisInstances(RedisCalls, ByHandStore, InstanceStore):
             "add_instances",
             of=definition_id,
             additions=[
-                {
-                    **fields_of(each, *names),
-                    **present({"overrides": write_overrides(each.overrides)}),
-                }
+                fields_of(each, *names)
+                | present({"overrides": write_overrides(each.overrides)})
                 for each in additions
             ],
             claimant=claimant,

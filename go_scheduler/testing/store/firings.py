@@ -30,6 +30,7 @@ from go_scheduler.stores.filters import DefinitionFilter, Filter
 from go_scheduler.stores.messages import Addition
 from go_scheduler.testing.builders import (
     EVERY_TWO_HOURS,
+    EXPIRE_AFTER,
     HOUR,
     LEASE,
     MINUTE,
@@ -704,9 +705,11 @@ class OverrideTests(StoreTests):
 
         def check_own(*found: TaskInstance) -> None:
             for each in found:
-                assert each.definition == replace(rig.read(of), **own)
-                assert same(each.metadata, replace(rig.read(of), **own).metadata)
+                assert each.definition.is_same(replace(rig.read(of), **own))
                 assert each.overrides == (own or None)
+                if (began := each.started_at) is not None and each.outcome is None:
+                    holds = each.definition.expire_after or EXPIRE_AFTER
+                    assert each.expires_at == began + min(LEASE, holds)
 
         check_own(added, rig.read(added), *rig.instances(of))
         assert rig.add(of, key="k", overrides={"priority": 3}) == added
@@ -741,17 +744,6 @@ class OverrideTests(StoreTests):
             for each in expected:
                 assert ids(rig.claim(queues=[queue], limit=1)) == [each.id]
 
-    def test_a_claim_lapses_by_its_own_bound(self, rig: Rig) -> None:
-        of = rig.put(task(expire_after=5 * SECOND))
-        for overrides, bound in (
-            ({"expire_after": 2 * SECOND}, 2 * SECOND),
-            ({"queue": "default"}, 5 * SECOND),
-        ):
-            rig.add(of, overrides=overrides)
-            [run] = rig.claim()
-            assert run.started_at is not None
-            assert run.expires_at == run.started_at + bound
-
     def test_its_own_lock_excludes_others(self, rig: Rig) -> None:
         one, other = rig.put(task()), rig.put(task(lock="theirs"))
         for of in (one, other):
@@ -785,16 +777,6 @@ class OverrideTests(StoreTests):
                     [counts] = rig.store.count([where], most=most)
                     assert sum(each.count for each in counts.values()) == 1
             assert rig.store.select(Filter(queues=["other"])) == []
-
-    def test_of_one_key_one_is_made_whatever_each_has_of_its_own(
-        self, rig: Rig
-    ) -> None:
-        of = rig.put(task())
-        several: list[Mapping[str, Any] | None] = [None, {"queue": "own"}, OWN]
-        for key in map(str, range(5)):
-            calls = [partial(rig.add, of, key=key, overrides=own) for own in several]
-            answers = at_once(*calls * 3)
-            assert len({each.id for each in answers}) == 1
 
 
 class AddTests(StoreTests):
