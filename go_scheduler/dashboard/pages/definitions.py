@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
     from starlette.responses import Response
 
-    from go_scheduler.client import Client
     from go_scheduler.dashboard.request import PageRequest
     from go_scheduler.why.answer import Why
 
@@ -97,7 +96,14 @@ async def read_strip(
         if start is not None:
             window = Window(start=start, zoom=zoom)
         rows = [
-            read_row(visit.client, each, window, now=now, heaps=heaps)
+            read_row(
+                visit.client,
+                each,
+                window,
+                now=now,
+                heaps=heaps,
+                queues=visit.caller.queues,
+            )
             for each in definitions
         ]
         return Strip(window=window, rows=rows, path=path, of=of)
@@ -216,10 +222,11 @@ _LATEST = datetime(9900, 1, 1, tzinfo=UTC)
 
 
 def _read(
-    client: Client, definition: TaskDefinition, now: datetime, before: datetime | None
+    visit: PageRequest, definition: TaskDefinition, before: datetime | None
 ) -> dict[str, Any]:
     """A definition with its next fire times, and its history before a time."""
-    coming, warnings = _of_trigger(definition, now)
+    client, sees = visit.client, visit.caller.sees
+    coming, warnings = _of_trigger(definition, visit.now)
     history = client.list_fired(
         definition.id,
         since=_EARLIEST,
@@ -236,7 +243,7 @@ def _read(
         "warnings": warnings,
         "history": history,
         "before": history[-1].fire_time if len(history) == HISTORY else None,
-        "by_hand": by_hand,
+        "by_hand": [each for each in by_hand if sees(each.definition)],
     }
 
 
@@ -296,7 +303,7 @@ async def definition(visit: PageRequest) -> Response:
     why: Why | None = None
     if at is not None:
         why = await seen_why(visit.here, visit.caller, found.id, at)
-    read = await on_thread(_read, visit.client, found, now, before)
+    read = await on_thread(_read, visit, found, before)
     strip = await read_strip(visit, [found], path=f"/definitions/{found.id}")
     return visit.show(
         "definition.html",

@@ -26,6 +26,7 @@ from go_scheduler.http.problems import (
     FieldError,
     Problem,
     invalid,
+    key_taken,
     mismatch,
     problem_of,
 )
@@ -189,13 +190,7 @@ class Submitting:
         """The instance, if the caller may see it; otherwise a problem."""
         if isinstance(found, Problem) or self._caller.sees(found.definition):
             return found
-        return Problem(
-            409,
-            "key",
-            "Its key is taken",
-            "something else has this key, or its type has changed: take another key, or"
-            " ask again in a moment",
-        )
+        return key_taken()
 
 
 _MARK = b"\xef\xbb\xbf"
