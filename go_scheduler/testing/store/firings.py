@@ -749,6 +749,7 @@ class OverrideTests(StoreTests):
         for of in (one, other):
             rig.add(of, overrides={"lock": "mine"})
         rig.add(other)
+        rig.edit(one, lock="another")
         started = [
             each for each in rig.start(*rig.claim()) if each.started_at is not None
         ]
