@@ -326,6 +326,8 @@ def why_gone(tombstone: Tombstone, *, at: datetime) -> Why:
 
 def about(facts: Facts, instance: TaskInstance) -> Why:
     """The answer for an instance, by its state."""
+    if instance.overrides:
+        facts = replace(facts, definition=instance.definition)
     if instance.outcome is not None:
         answer = _ended_instance(facts, instance)
     elif instance.state in RUNS:

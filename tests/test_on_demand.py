@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -68,6 +69,10 @@ def test_a_task_that_is_missing_is_named_with_how_to_make_it(client: Client) -> 
         (Job(at=START, delay=SECOND), "by at or by delay"),
         (Job(id="one"), "id must be a UUID"),  # type: ignore[arg-type]
         (Job(key=""), "key must have 1 to 200 characters"),
+        (Job(overrides={"priority": 4}), "priority must be"),
+        (Job(overrides={"retry": 3}), "retry must be a RetryPolicy"),
+        (Job(overrides={"overlap": "skip"}), "overrides has 'overlap'.* queue, prior"),
+        (Job(overrides=[7]), "overrides must be a Mapping"),  # type: ignore[arg-type]
     ],
 )
 def test_what_cannot_be_enqueued_is_refused_with_all_others(
@@ -115,3 +120,15 @@ def test_each_that_was_made_is_told_of(clock: ManualClock) -> None:
             joined=False,
         )
     ]
+
+
+def test_a_job_may_have_settings_of_its_own(clock: ManualClock) -> None:
+    of = replace(SEND, timeout=SECOND)
+    with Scheduler(None, MemoryStore(clock), clock=clock) as scheduler:
+        scheduler.schedule(of)
+        own = {"queue": "slow", "priority": None, "metadata": {"a": [1]}}
+        [plain, made] = scheduler.enqueue_all("send", [{}, Job(overrides=own)])
+        assert (plain.overrides, plain.definition) == (None, of)
+        assert made.overrides == {"queue": "slow", "metadata": {"a": [1]}}
+        assert made.definition == replace(of, queue="slow", metadata={"a": [1]})
+        assert pickle.loads(pickle.dumps(made)) == made

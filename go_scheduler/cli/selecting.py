@@ -33,7 +33,6 @@ from go_scheduler.errors import (
 from go_scheduler.formatting import shown
 from go_scheduler.models import DefinitionState, State, TaskDefinition, TaskInstance
 from go_scheduler.stores.filters import all_items
-from go_scheduler.triggers.simple import OnDemandTrigger
 
 _BEGINNING = re.compile(r"[0-9a-f][0-9a-f-]{0,35}", re.ASCII)
 _PAGE = 1000
@@ -127,16 +126,7 @@ def near_name(client: Connected, text: str) -> str:
 def _definitions(client: Connected, text: str) -> dict[UUID, TaskDefinition]:
     """The definitions that match, by their ids."""
     named = client.list_definitions(name=text, limit=_PAGE)
-    # A job with its own settings has a definition that is named like its type.
-    lasting = [each for each in named if not is_of_one_job(each)]
-    found = {each.id: each for each in lasting or named}
-    return found | {each.id: each for each in _definitions_from(client, text)}
-
-
-def is_of_one_job(definition: TaskDefinition) -> bool:
-    """Whether a definition was made for one job with settings of its own."""
-    trigger = definition.trigger
-    return isinstance(trigger, OnDemandTrigger) and not trigger.lasting
+    return {each.id: each for each in (*named, *_definitions_from(client, text))}
 
 
 def _beginning(text: str) -> str | None:

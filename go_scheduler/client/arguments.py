@@ -196,6 +196,9 @@ class Job:
         key: As for ``enqueue``.
         id: The id of the instance, if one is made. The answer has another id if an
             instance with the ``key`` exists already.
+        overrides: Fields of the definition that the instance has of its own, by their
+            names: ``queue``, ``priority``, ``expire_after``, ``timeout``,
+            ``start_timeout``, ``heartbeat_timeout``, ``retry``, ``lock``, ``metadata``.
     """
 
     payload: Mapping[str, object] | None = field(default=None, hash=False)
@@ -203,6 +206,7 @@ class Job:
     delay: timedelta | None = None
     key: str | None = None
     id: UUID = field(default_factory=uuid4)
+    overrides: Mapping[str, object] | None = field(default=None, hash=False)
 
 
 _Item = TypeVar("_Item")

@@ -266,6 +266,7 @@ class OnDemand(StoreAccess):
                     delay=ZERO if job.delay is None else job.delay,
                     payload=self._payload_of(task, job.payload, connection),
                     key=job.key,
+                    overrides=job.overrides,
                 )
             )
         context = self._trace_context(operation, task, len(jobs))
@@ -323,7 +324,8 @@ class OnDemand(StoreAccess):
             tell(found)
             return found
         queue = self._queues.get(definition_id)
-        taker = self._taker(queue)
+        has_own = any(each.overrides for each in additions)
+        taker = None if has_own else self._taker(queue)
         taken = taker and taker.add(definition_id, additions, tell, queue=queue)
         found = taken or self._ready().add_instances(definition_id, additions)
         queues = {each.definition.queue for each in found if not each.claimed_by}
@@ -331,7 +333,7 @@ class OnDemand(StoreAccess):
             self._look_for_instances(queues)
         if not taken:
             tell(found)
-        if found:
+        if found and not found[0].overrides:
             if len(self._queues) >= _MOST_REMEMBERED:
                 self._queues.clear()
             self._queues[definition_id] = found[0].definition.queue

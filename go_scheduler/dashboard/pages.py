@@ -258,7 +258,14 @@ async def read_strip(
         if start is not None:
             window = Window(start=start, zoom=zoom)
         rows = [
-            read_row(visit.client, each, window, now=now, heaps=heaps)
+            read_row(
+                visit.client,
+                each,
+                window,
+                now=now,
+                heaps=heaps,
+                queues=visit.caller.queues,
+            )
             for each in definitions
         ]
         return Strip(window=window, rows=rows, path=path, of=of)
@@ -435,7 +442,8 @@ async def definition(visit: PageRequest) -> Response:
     )
     by_hand: Sequence[TaskInstance] = []
     if before is None:
-        by_hand = await client.alist_unscheduled(found.id, limit=HISTORY)
+        unscheduled = await client.alist_unscheduled(found.id, limit=HISTORY)
+        by_hand = [it for it in unscheduled if visit.caller.sees(it.definition)]
     strip = await read_strip(visit, [found], path=f"/definitions/{found.id}")
     return visit.show(
         "definition.html",

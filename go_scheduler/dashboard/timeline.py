@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import chain, pairwise
@@ -380,6 +380,7 @@ def read_row(
     *,
     now: datetime,
     heaps: int = MOST_HEAPS,
+    queues: Set[str] | None = None,
 ) -> TimelineRow:
     """Read the timeline of a definition. The cost is bounded.
 
@@ -389,6 +390,7 @@ def read_row(
         window: The window.
         now: The present.
         heaps: The most heaps.
+        queues: Instances made by hand are shown if they are in these; None: in any.
     """
     fired = client.list_fired(
         definition.id, since=window.start, before=window.end, limit=MOST_MARKS + 1
@@ -399,7 +401,8 @@ def read_row(
         binned = _heaps(client, definition, window, heaps)
     else:
         others = _others(client, definition, window)
-        marks = [mark_of(each, window, now) for each in chain(others, fired)]
+        seen = (e for e in others if queues is None or e.definition.queue in queues)
+        marks = [mark_of(each, window, now) for each in chain(seen, fired)]
         binned = _planned_heaps(planned, window, heaps)
         if not binned:
             marks += [planned_mark(each, window) for each in planned]

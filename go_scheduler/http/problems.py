@@ -114,6 +114,17 @@ def not_allowed(
     return Problem(403, slug, "Not allowed", detail, headers=headers)
 
 
+def key_taken() -> Problem:
+    """409: what has the key is nothing that the caller may see."""
+    return Problem(
+        409,
+        "key",
+        "Its key is taken",
+        "something else has this key, or its type has changed: take another key, or"
+        " ask again in a moment",
+    )
+
+
 def store_away(detail: str) -> Problem:
     """503: the store does not answer, or not in time."""
     title = "The store cannot be reached"

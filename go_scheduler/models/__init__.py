@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Literal
+from typing import Any, Literal
 from uuid import UUID, uuid4, uuid5
 
 from go_scheduler.argument_hints import write_instead
@@ -208,6 +208,12 @@ POLICIES = (
     "when_full",
 )
 """The fields that say how instances run, in the order in which they are shown."""
+
+OVERRIDABLE = (
+    *("queue", "priority", "expire_after", "timeout", "start_timeout"),
+    *("heartbeat_timeout", "retry", "lock", "metadata"),
+)
+"""The fields that an instance may have of its own: ``TaskInstance.overrides``."""
 
 _MOST_COUNTED = 10**9
 _WHEN_FULL = ("refuse", "drop")
@@ -523,7 +529,9 @@ class TaskInstance:
 
     Attributes:
         id: Its identity, the same over all attempts: use it to recognise a repetition.
-        definition: Its definition, as of this reading or of the start of its run.
+        definition: Its definition, as of this reading or of the start of its run, with
+            the ``overrides`` in the place of its own values. One that has ended keeps
+            its queue, whatever becomes of that of its definition.
         fire_time: The trigger's own time; None: it was made without one, or is the
             record of several.
         payload: What it was enqueued or run by hand with; read-only. None: nothing.
@@ -561,6 +569,8 @@ class TaskInstance:
         progress: The last report of how far its run has come, a read-only JSON value.
         given_back: Why it was given back without having been run, until a node claims
             it again; None: it was not, or nobody has said.
+        overrides: The fields of its definition that it has of its own, by their names;
+            None: it has none.
         silence: What is known of the previous run, if its claim lapsed on a bus; only
             set in the answer of the claim that takes it over.
     """
@@ -596,6 +606,7 @@ class TaskInstance:
     start_by: datetime | None = None
     progress: JSON = field(default=None, hash=False)
     given_back: str | None = None
+    overrides: Mapping[str, Any] | None = field(default=None, hash=False)
     silence: Silence | None = None
 
     def __repr__(self) -> str:

@@ -92,6 +92,12 @@ class ByHandStore(ABC):
         Neither a pause nor an edit removes it, and ``next_fire_time`` stays; a trigger
         that waits does not wait for its end.
 
+        Where an addition has ``overrides``, they are kept, and take the place of its
+        definition's own values in all that is done with the instance: in which queue
+        and class it is claimed, when its claim lapses, by which lock it excludes
+        others, and in the ``definition`` of whatever comes back. An edit of the
+        definition changes the other values alone.
+
         If an instance has its ``id`` already, or the definition has an instance with
         its ``key``, ended or not, nothing is made, and that is the answer.
 
@@ -108,7 +114,8 @@ class ByHandStore(ABC):
 
         Args:
             definition_id: The definition, completed or not.
-            additions: What to make, each by its own ``id``.
+            additions: What to make, each by its own ``id``. With a claimant none has
+                ``overrides``.
             claimant: The node that is to have what is due; None: nothing is started.
 
         Returns:

@@ -51,7 +51,7 @@ class Filter:
         fired: Whether they have a ``fire_time``.
         fired_since: They have a ``fire_time``, not before this.
         fired_before: They have a ``fire_time``, before this.
-        queues: Their definition's queue is among these.
+        queues: The queue in which they are, or have ended, is among these.
         owners: Their definition is in the declared set of one of these owners.
     """
 

@@ -28,7 +28,8 @@ from go_scheduler.models import (
     TaskInstance,
     step_of,
 )
-from go_scheduler.models.values import trusted
+from go_scheduler.models.values import changed, trusted
+from go_scheduler.stores.rules import checked_overrides
 from go_scheduler.triggers.base import Trigger, utc
 
 Done = TypeVar("Done", covariant=True)
@@ -318,6 +319,8 @@ class Addition:
             made; at most 200 characters.
         trace_context: In which trace it is asked for, see ``TaskDefinition``; None: in
             none. A store may leave it out.
+        overrides: The fields of its definition that it has of its own, by their names,
+            from ``go_scheduler.models.definition.OVERRIDABLE``; None: it has none.
         payload_text: The payload as JSON text; made of it.
 
     Raises:
@@ -331,6 +334,7 @@ class Addition:
     payload: Mapping[str, JSON] | None = field(default=None, hash=False)
     key: str | None = None
     trace_context: str | None = None
+    overrides: Mapping[str, Any] | None = field(default=None, hash=False)
     payload_text: str | None = field(
         default=None, init=False, repr=False, compare=False
     )
@@ -349,6 +353,9 @@ class Addition:
             object.__setattr__(self, "key", check_name("key", self.key))
         if (context := self.trace_context) is not None:
             object.__setattr__(self, "trace_context", check_trace_context(context))
+        if self.overrides is not None:
+            own = checked_overrides(self.overrides) or None
+            object.__setattr__(self, "overrides", own)
 
     def execute_at(self, now: datetime) -> datetime:
         """When it is to run, if it is made now."""
@@ -356,10 +363,10 @@ class Addition:
 
     def made(self, definition: TaskDefinition, now: datetime) -> TaskInstance:
         """The instance that was made of it at this time."""
-        execute_at = self.execute_at(now)
+        execute_at, own = self.execute_at(now), self.overrides
         return _instance(
             id=self.id,
-            definition=definition,
+            definition=changed(definition, **own) if own else definition,
             fire_time=None,
             execute_at=execute_at,
             due_at=execute_at,
@@ -367,6 +374,7 @@ class Addition:
             key=self.key,
             created_at=now,
             own_trace_context=self.trace_context,
+            overrides=own,
         )
 
 

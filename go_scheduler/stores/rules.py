@@ -7,16 +7,18 @@ has ended. The others are parked.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import cycle
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 from uuid import UUID
 
-from go_scheduler.checks import PRIORITIES
+from go_scheduler.checks import PRIORITIES, check_type
 from go_scheduler.errors import ConfigurationError, ConflictError, QueueFullError
+from go_scheduler.formatting import shown
 from go_scheduler.models import (
+    OVERRIDABLE,
     Outcome,
     Pause,
     RunEnd,
@@ -32,7 +34,7 @@ from go_scheduler.triggers.base import is_own, next_fire_time_of, utc
 from go_scheduler.triggers.simple import OnDemandTrigger
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Collection, Iterable
 
     from go_scheduler.models import TaskInstance
     from go_scheduler.stores.messages import Addition, RunOutcome, Tombstone
@@ -523,6 +525,26 @@ def was_removed(definition: TaskDefinition) -> bool:
 
 FULL = "%d of it wait, and no more may (max_queue)"
 """Why something is recorded as skipped, with the ``max_queue``."""
+
+
+def checked_overrides(given: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The fields that an instance has of its own, as a definition has them.
+
+    Args:
+        given: By their names; None as a value says nothing.
+
+    Raises:
+        ConfigurationError: One of them is wrong, or is none of ``OVERRIDABLE``.
+    """
+    check_type("overrides", given, Mapping)
+    if others := [each for each in given if each not in OVERRIDABLE]:
+        raise ConfigurationError(
+            f"overrides has {shown(others[0])}: an instance may have of its own"
+            f" {', '.join(OVERRIDABLE)}"
+        )
+    said = {name: value for name, value in given.items() if value is not None}
+    of = TaskDefinition(trigger=OnDemandTrigger(), **said)
+    return {name: getattr(of, name) for name in said}
 
 
 def dropped(

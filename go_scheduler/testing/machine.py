@@ -43,7 +43,7 @@ from go_scheduler.models import (
     TaskDefinition,
     TaskInstance,
 )
-from go_scheduler.policies import Overlap
+from go_scheduler.policies import Overlap, RetryPolicy
 from go_scheduler.stores.filters import (
     DefinitionFilter,
     DefinitionOrder,
@@ -127,6 +127,14 @@ fields = st.builds(
     priority=st.integers(0, 3),
     expire_after=st.sampled_from([None, 5 * SECOND]),
     jitter=st.sampled_from([None, None, SECOND]),
+)
+overrides: st.SearchStrategy[Mapping[str, Any] | None] = st.sampled_from(
+    [
+        *3 * [None],
+        {"queue": "other"},
+        {"priority": 0, "retry": RetryPolicy(max_attempts=2)},
+        {"lock": "own", "expire_after": 5 * SECOND},
+    ]
 )
 results = st.sampled_from([None, '"ä"', "[1]"])
 no_claim = st.just(Claim(instance_id=UUID(int=0), attempt=0))
@@ -651,6 +659,7 @@ class StoreMachine(StorePair):
         keys=st.lists(st.sampled_from([None, None, "a", "b"]), max_size=3),
         offset=st.none() | offsets,
         delay=seconds,
+        own=overrides,
         node=st.none() | nodes,
     )
     def add(
@@ -659,9 +668,13 @@ class StoreMachine(StorePair):
         keys: list[str | None],
         offset: timedelta | None,
         delay: timedelta,
+        own: Mapping[str, Any] | None,
         node: UUID | None,
     ) -> None:
         """Add instances, some with a key; perhaps a node starts them at once."""
+        if own is not None and "lock" in own:
+            # None share a lock.
+            own = {**own, "lock": f"own {definition_id}"}
         additions = [
             Addition(
                 id=UUID(int=_FIRST_ADDED + len(self._added) + number),
@@ -669,6 +682,7 @@ class StoreMachine(StorePair):
                 delay=delay,
                 payload={"number": number} if number else None,
                 key=key,
+                overrides=own,
             )
             for number, key in enumerate(keys)
         ]
@@ -676,7 +690,8 @@ class StoreMachine(StorePair):
         # Of what may be full a store may start nothing.
         limited = {each.id for each in self._stored() if each.max_queue is not None}
         claimant = None
-        if node and self._starts.added and definition_id not in limited:
+        of_all = own is None and definition_id not in limited
+        if node and self._starts.added and of_all:
             claimant = claimant_of(node, QUEUES)
 
         def add(store: Store) -> object:
@@ -980,6 +995,7 @@ class StoreMachine(StorePair):
         fired_since=st.none() | offsets,
         paused=st.none() | st.booleans(),
         parked=st.none() | st.booleans(),
+        queues=st.none() | st.sets(st.sampled_from(QUEUES)),
         unstarted=st.booleans(),
         order=st.sampled_from(Order),
         descending=st.booleans(),

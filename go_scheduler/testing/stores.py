@@ -32,6 +32,7 @@ class StoreSuite(
     firings.WaitingTests,
     firings.OnDemandTests,
     firings.AddTests,
+    firings.OverrideTests,
     firings.BackfillTests,
     claims.HandOverTests,
     claims.ClaimTests,

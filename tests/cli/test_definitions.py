@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
 
 import pytest
@@ -24,9 +23,6 @@ from go_scheduler.triggers import RecurrenceTrigger
 from tests.case_tables import json_table
 from tests.cli.shell import Shell
 from tests.conftest import SHARED
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.fixture
@@ -346,20 +342,6 @@ def test_an_id_may_be_shortened_until_it_may_mean_several(shell: Shell) -> None:
     # With a dash at another place it is no beginning of any id.
     shell.refusal("show", "abc-def13", code=1)
     shell.refusal("show", "abcdef130000400080000000000000000", code=1)
-
-
-def test_jobs_with_settings_of_their_own_leave_its_name_to_their_type(
-    shell: Shell, tmp_path: Path
-) -> None:
-    shell("types", "put", "send")
-    jobs = tmp_path / "jobs"
-    jobs.write_text('{"type": "send", "priority": 3, "delay": 60}\n' * 3)
-    shell("import", str(jobs))
-    [type] = shell.json("types", "show", "send")
-    [run] = shell.json("run", "send")
-    assert run["definition_id"] == type["definition_id"]
-    shell("delete", type["definition_id"])
-    assert "'send' may mean several" in shell.refusal("run", "send")
 
 
 @pytest.mark.slow

@@ -163,7 +163,6 @@ JOBS: list[dict[str, Any]] = [
         "expire_after": 60,
         "lock": "printer",
         "metadata": {"team": "a"},
-        "owner": "ann",
     },
     {"type": "send", "priority": 9},
     {"type": "send", "payload": {"order": 2}},
@@ -186,10 +185,17 @@ def test_jobs_are_imported_alike_into_a_store_and_by_a_server(
     assert either.errors == "line 5: priority: priority must be from 0 to 3: 9\n"
     jobs = {job["key"]: job for job in either.json("list", "-i")}
     assert jobs.keys() == {*(f"import may:{n}" for n in (2, 3, 6, 7)), "own"}
-    [own] = either.json("show", jobs["own"]["definition_id"])
-    for name in ("queue", "priority", "timeout", "expire_after", "lock", "owner"):
-        assert own[name] == JOBS[3][name]
-    assert own["retry"]["max_attempts"] == 7
+    assert jobs["own"]["queue"] == "mail"
+    [own] = either.call(lambda client: client.list_instances(key="own"))
+    assert own.overrides == {
+        "queue": "mail",
+        "priority": 0,
+        "retry": RetryPolicy(max_attempts=7, delay=timedelta(seconds=5)),
+        "timeout": timedelta(seconds=30),
+        "expire_after": timedelta(minutes=1),
+        "lock": "printer",
+        "metadata": {"team": "a"},
+    }
     assert jobs["import may:3"]["execute_at"] == "2031-01-01T00:00:00Z"
     times = [jobs[f"import may:{n}"]["execute_at"] for n in (2, 6, 7)]
     assert len(set(times)) == 3

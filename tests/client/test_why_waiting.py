@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from go_scheduler.models import State
+from go_scheduler.client.arguments import Job
+from go_scheduler.models import State, TaskDefinition
 from go_scheduler.policies import Overlap, RetryPolicy
 from go_scheduler.stores.memory import MemoryStore
 from go_scheduler.testing.builders import HOUR, MINUTE, NOBODY, SECOND
@@ -82,6 +83,16 @@ def test_it_waits_in_a_queue_that_no_node_has_served_since(
     assert f"no living node serves the queue 'mail'; {since}." in why.text
     # It is known before it is due that nobody would take it.
     assert " But no " in to_come
+
+
+def test_it_waits_in_a_queue_of_its_own(house: House) -> None:
+    task = TaskDefinition.id_for("task send")
+    house.schedule(OnDemandTrigger(), id=task)
+    house.scheduler.enqueue_all("send", [Job(overrides={"queue": "mail"})])
+    house.run_for(MINUTE)
+    why = house.why()
+    assert why.because is Because.WAITS_FOR_NODE
+    assert "no living node serves the queue 'mail'" in why.text
 
 
 def test_it_is_run_again_at_a_time_after_an_error(

@@ -70,6 +70,8 @@ def test_restricted_callers_see_what_is_theirs_alone(
     memory.declare_definitions(Declaration(owner="me", definitions=[owned]))
     for made in (mine, owned):
         memory.add_instances(made.id, [Addition(id=uuid4(), key="order 7")])
+    moved = Addition(id=uuid4(), overrides={"queue": "moved"})
+    memory.add_instances(mine.id, [moved])
     reading = replace(ANN, scopes=frozenset({"jobs:read", "runs:read"}))
     cases: list[tuple[dict[str, Any], str, str]] = [
         ({"queues": frozenset({"mine"})}, "mine", "owned"),
@@ -82,6 +84,8 @@ def test_restricted_callers_see_what_is_theirs_alone(
         )
         with browsing(replace(reading, **limits), memory, clock) as browser:
             text = " ".join(Parsed(browser.get(each)).text for each in paths)
+            for path in (f"/definitions/{mine.id}", f"/strip?of={mine.id}"):
+                assert str(moved.id) not in browser.get(path).text
             for path in (
                 f"/definitions/{seeds.report.id}",
                 f"/instances/{seeds.failed.id}",

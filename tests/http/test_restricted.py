@@ -19,6 +19,7 @@ from go_scheduler import (
     TaskDefinition,
 )
 from go_scheduler.client import Client
+from go_scheduler.client.arguments import Job
 from go_scheduler.http import create_app
 from go_scheduler.http.access.authentication import OPEN_PATHS, BearerAccess
 from go_scheduler.http.access.caller import SCOPES
@@ -304,3 +305,33 @@ def test_what_a_caller_with_owners_creates_is_their_owners(
     assert field_of(http.post("/v1/definitions", json=body)) == "owner"
     named = http.post("/v1/definitions", json=body | {"owner": "bank"})
     assert named.json()["owner"] == "bank"
+
+
+def test_of_a_definition_that_is_seen_jobs_in_other_queues_are_hidden(
+    client: Client, calling: Calls
+) -> None:
+    of = client.schedule(
+        TaskDefinition(
+            trigger=OnDemandTrigger(),
+            id=TaskDefinition.id_for("task send"),
+            name="send",
+            queue="mine",
+        )
+    )
+    job = Job(key="7", payload={"secret": 7}, overrides={"queue": "theirs"})
+    [hidden] = client.enqueue_all("send", [job])
+    http = calling(access=As(queues={"mine"}))
+    path = f"/v1/definitions/{of.id}"
+    again = http.post(f"{path}/run", json={"key": "7"})
+    assert is_problem(again, 409, "key")
+    why = http.get(f"{path}/why")
+    assert why.json()["instance"] is None
+    assert http.get(f"/v1/instances/{hidden.id}").status_code == 404
+    assert http.get("/v1/instances").json()["items"] == []
+    for answer in (again, why):
+        assert "secret" not in answer.text
+        assert "theirs" not in answer.text
+    http = calling(access=As(queues={"theirs"}))
+    assert http.get(path).status_code == 404
+    [seen] = http.get("/v1/instances").json()["items"]
+    assert (seen["id"], seen["queue"]) == (str(hidden.id), "theirs")

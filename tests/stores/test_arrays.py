@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
-from uuid import uuid4
+from uuid import UUID
 
 import psycopg
 import pytest
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 AUTUMN = datetime(2030, 10, 27, 2, 30, tzinfo=timezone(timedelta(hours=2)))
 BATCHES: list[tuple[str, list[Any]]] = [
-    ("uuid", [uuid4(), uuid4()]),
+    ("uuid", [UUID(int=1), UUID(int=2**128 - 1)]),
     ("bigint", [0, None, -(2**63), 2**63 - 1]),
     ("boolean", [True, False]),
     ("timestamptz", [datetime.min.replace(tzinfo=UTC), None, AUTUMN, AUTUMN]),

@@ -293,7 +293,7 @@ def test_the_machine_knows_a_definition_that_is_declared_no_more() -> None:
 def test_the_machine_says_which_fields_differ() -> None:
     machine = MemoryMachine()
     declare(machine, "one")
-    machine.add(FIRST, [None], None, timedelta(0), None)
+    machine.add(FIRST, [None], None, timedelta(0), None, None)
     machine.stores_are_alike()
     [added] = machine.store.select()
     machine.store.cancel_instances({added.id: None})

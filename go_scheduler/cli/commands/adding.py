@@ -29,7 +29,6 @@ from go_scheduler.cli.options import (
     text,
 )
 from go_scheduler.cli.output import at, described, document, line, note, print_one
-from go_scheduler.cli.selecting import is_of_one_job
 from go_scheduler.client.arguments import MOST_LISTED
 from go_scheduler.clock import SystemClock
 from go_scheduler.errors import ConfigurationError, GoSchedulerError, StoreError
@@ -480,7 +479,7 @@ def export(
         read = partial(client.list_definitions, **filters, limit=MOST_LISTED)
         for each in all_items(read):
             # An import of what has ended would run it again.
-            if each.state is DefinitionState.COMPLETED or is_of_one_job(each):
+            if each.state is DefinitionState.COMPLETED:
                 continue
             given = DefinitionBody.of(each).items()
             document({field: value for field, value in given if value is not None})

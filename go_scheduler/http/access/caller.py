@@ -204,6 +204,9 @@ async def seen_why(here: Here, caller: Caller, id: UUID, at: datetime | None) ->
     why = await here.client.awhy(id, at, machines=knows_nodes)
     if not knows_nodes:
         why = replace(why, node=None)
+    if why.instance is not None and not caller.sees(why.instance.definition):
+        text = "What there is to say is about an instance in another queue."
+        return replace(why, instance=None, holder=None, reason=None, text=text)
     if why.holder is None or caller.sees(why.holder.definition):
         return why
     text = "It is due, and waits until an instance that is another's has ended."

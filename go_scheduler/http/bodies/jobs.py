@@ -45,7 +45,7 @@ from go_scheduler.http.bodies.definitions import (
 from go_scheduler.http.jobs.known_types import check_type_name, said_of
 from go_scheduler.http.problems import invalid
 from go_scheduler.json import check_text, freeze
-from go_scheduler.models import METADATA_LIMIT, State, TaskDefinition
+from go_scheduler.models import METADATA_LIMIT, OVERRIDABLE, State, TaskDefinition
 from go_scheduler.policies import Overlap
 from go_scheduler.triggers import OnDemandTrigger
 
@@ -58,24 +58,11 @@ _TYPE: JsonDict = {
 _LONGEST_IMPORT = 180
 _MOST_LINES = 10**12
 
-SETTINGS = (
-    "queue",
-    "priority",
-    "timeout",
-    "expire_after",
-    "start_timeout",
-    "heartbeat_timeout",
-    "lock",
-    "metadata",
-)
-"""The settings of a job that may differ from its type, beside ``retry``."""
-
 
 class JobBody(Body):
     """A job: its type, its payload, and its time.
 
-    Settings that are left out are those of the type. A job with other settings has a
-    definition of its own.
+    Settings that are left out are those of the type, as they are when it runs.
     """
 
     model_config = ConfigDict(json_schema_extra={"examples": [_JOB]})
@@ -97,21 +84,16 @@ class JobBody(Body):
     expire_after: ExpireAfter = None
     lock: Lock = None
     metadata: Object | None = Field(None, description="At most 64 KiB.")
-    owner: Name | None = Field(None, description="The owner of its own definition.")
 
-    def settings(self, base: TaskDefinition) -> dict[str, Any]:
-        """The settings that differ from those of its type.
+    def settings(self) -> dict[str, Any]:
+        """The settings that it has of its own.
 
         Raises:
             Problem: 422, a policy is wrong.
         """
-        said = {name: getattr(self, name) for name in SETTINGS}
+        said = {name: getattr(self, name) for name in OVERRIDABLE}
         said["retry"] = if_given(self.retry, lambda it: it.policy("retry"))
-        return {
-            name: value
-            for name, value in said.items()
-            if value is not None and value != getattr(base, name)
-        }
+        return {name: value for name, value in said.items() if value is not None}
 
 
 class SubmittedAnswer(Answer):

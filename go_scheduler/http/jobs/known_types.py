@@ -1,11 +1,9 @@
-"""A cache of job types, and locks of the keys whose jobs are being written."""
+"""A cache of job types."""
 
 from __future__ import annotations
 
-import asyncio
 import shlex
 from collections import OrderedDict
-from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -16,12 +14,12 @@ from go_scheduler.errors import ConfigurationError
 from go_scheduler.handlers.job_types import MARK, JobType, JobTypes
 from go_scheduler.handlers.registry import task_id
 from go_scheduler.handlers.schema import Schema
-from go_scheduler.http.problems import Problem, invalid
+from go_scheduler.http.problems import Problem, invalid, not_allowed
 from go_scheduler.json import NOTHING, freeze
 from go_scheduler.models import PAYLOAD_LIMIT
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Collection, Mapping, Set
+    from collections.abc import Collection, Mapping
 
     from go_scheduler.client import Client
     from go_scheduler.clock import Clock
@@ -29,31 +27,6 @@ if TYPE_CHECKING:
     from go_scheduler.http.access.caller import Caller
     from go_scheduler.json import JSON
     from go_scheduler.models import TaskDefinition
-
-
-class Keys:
-    """Locks of keys: requests that write jobs with the same key take turns."""
-
-    def __init__(self) -> None:
-        self._held: set[tuple[str, str]] = set()
-        self._let_go = asyncio.Event()
-
-    @asynccontextmanager
-    async def held(self, keys: Set[tuple[str, str]]) -> AsyncIterator[None]:
-        """Lock all these keys together within the context.
-
-        Args:
-            keys: The keys, each with its type.
-        """
-        while not self._held.isdisjoint(keys):
-            await self._let_go.wait()
-        self._held |= keys
-        try:
-            yield
-        finally:
-            self._held -= keys
-            self._let_go.set()
-            self._let_go = asyncio.Event()
 
 
 _MOST_KNOWN = 1000
@@ -83,16 +56,25 @@ class KnownType:
         return self.stored is not None and caller.sees(self.stored)
 
     def base(self, caller: Caller) -> TaskDefinition:
-        """The definition with the defaults of its jobs.
+        """The definition of its jobs.
 
         Raises:
-            Problem: 404, there is none that the caller may see.
+            Problem: 404, there is none that the caller may see; 403, its jobs are
+                nobody's whom the caller may see.
         """
-        if self.stored is not None and caller.sees(self.stored):
-            return self.stored
-        if self.task is None:
+        if not self.is_seen(caller):
             raise no_type(self.name)
-        return self.task.definition
+        base = self.stored
+        if base is None:
+            assert self.task is not None
+            base = self.task.definition
+        if caller.owners is not None and base.owner not in caller.owners:
+            raise not_allowed(
+                "owner",
+                f"a job belongs to the owner of its type, and the type {self.name!r} is"
+                " none of the caller's",
+            )
+        return base
 
     def checked(self, payload: Mapping[str, object] | None) -> Mapping[str, JSON]:
         """Check a payload, and return it as it is stored.
@@ -129,7 +111,6 @@ class KnownTypes:
 
     Attributes:
         tasks: The tasks of this server, by name.
-        keys: Locks of the keys whose jobs are being written.
     """
 
     def __init__(
@@ -141,7 +122,6 @@ class KnownTypes:
             {} if types is None else types.tasks
         )
         self._clock = clock
-        self.keys = Keys()
         self._kept: OrderedDict[str, tuple[timedelta, KnownType]] = OrderedDict()
 
     async def find(self, name: str) -> KnownType:

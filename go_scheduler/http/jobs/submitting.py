@@ -5,39 +5,34 @@ from __future__ import annotations
 import asyncio
 import json
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Never, cast
-from uuid import UUID, uuid4
+from uuid import uuid4
 
 from pydantic import ValidationError
 from starlette.requests import ClientDisconnect
 
-from go_scheduler.checks import check_at_least, check_name
-from go_scheduler.client.arguments import MOST_LISTED, Job
+from go_scheduler.checks import check_at_least
+from go_scheduler.client.arguments import Job
 from go_scheduler.client.store_access import on_thread
 from go_scheduler.clock import ZERO
-from go_scheduler.errors import (
-    ConfigurationError,
-    ConflictError,
-    GoSchedulerError,
-    TaskDefinitionNotFoundError,
-)
+from go_scheduler.errors import GoSchedulerError, TaskDefinitionNotFoundError
 from go_scheduler.http.bodies.body import of_field
-from go_scheduler.http.bodies.jobs import SETTINGS, JobBody
+from go_scheduler.http.bodies.jobs import JobBody
 from go_scheduler.http.jobs.jitter import Spread, drawn
 from go_scheduler.http.jobs.known_types import check_type_name, no_type
 from go_scheduler.http.problems import (
     FieldError,
     Problem,
     invalid,
+    key_taken,
     mismatch,
     problem_of,
 )
 from go_scheduler.json import write_instant
-from go_scheduler.models import State, TaskDefinition
+from go_scheduler.models import OVERRIDABLE, State
 from go_scheduler.stores.messages import Addition
-from go_scheduler.triggers import OnDemandTrigger
 from go_scheduler.triggers.base import utc
 
 if TYPE_CHECKING:
@@ -49,6 +44,7 @@ if TYPE_CHECKING:
         Sequence,
     )
     from datetime import datetime
+    from uuid import UUID
 
     from go_scheduler.client import Client
     from go_scheduler.http.access.caller import Caller
@@ -65,18 +61,11 @@ class Planned:
 
     Attributes:
         type: The name of its type.
-        job: Its time, payload and key.
-        own: Its own definition; None: the definition of its type.
-        owner: The owner of its own definition; None: no owner.
-        elsewhere: Other definitions that may have an instance with its key: with
-            settings of its own, or without.
+        job: Its time, payload and key, and the settings of its own.
     """
 
     type: str
     job: Job
-    own: TaskDefinition | None = None
-    owner: str | None = None
-    elsewhere: Sequence[UUID] = ()
 
 
 def planned(
@@ -101,71 +90,34 @@ def planned(
     Raises:
         Problem: The job is wrong, or the caller may not submit it.
     """
-    base = of.base(caller)
-    if body.owner is not None:
-        with of_field("owner"):
-            check_name("owner", body.owner)
-    stored = of.checked(body.payload)
-    settings = body.settings(base)
+    base, settings = of.base(caller), body.settings()
+    caller.check_queue(settings.get("queue", base.queue))
+    # The client converts payloads of tasks of its own.
+    payload = of.checked(body.payload) or None
     new = uuid4()
     at, delay = _when(body, spread, number, key or str(new))
-    # Everybody may use the types of the server, by a definition of their own.
-    is_own = bool(settings) or not caller.sees(base)
-    # The client converts payloads of tasks of its own.
-    payload = body.payload if of.task is not None and not is_own else stored or None
-    job = Job(id=new, payload=payload, at=at, delay=delay, key=key)
+    job = Job(
+        id=new,
+        payload=payload if of.task is None else body.payload,
+        at=at,
+        delay=delay,
+        key=key,
+        overrides=settings or None,
+    )
     _check(job)
-    if not is_own:
-        elsewhere = _own_ids(body, caller, key)
-        return Planned(type=body.type, job=job, elsewhere=elsewhere)
-    owner = caller.owner_for(body.owner)
-    id = _own_id(owner, body.type, key)
-    # Unnamed, so that the store keeps no tombstone, unless it is in a declared set.
-    own = _own(base, settings, id=id, named=owner is not None)
-    caller.check_queue(own.queue)
-    elsewhere = (base.id,) if key is not None and caller.sees(base) else ()
-    return Planned(type=body.type, job=job, own=own, owner=owner, elsewhere=elsewhere)
+    return Planned(type=body.type, job=job)
 
 
 def _check(job: Job) -> None:
     """Refuse a wrong job before any job of its batch is written."""
-    with of_field("", ("at", "delay", "key", "payload")):
+    with of_field("", ("at", "delay", "key", "payload", *OVERRIDABLE)):
         Addition(
             at=job.at,
             delay=job.delay or ZERO,
             payload=cast("Mapping[str, JSON] | None", job.payload),
             key=job.key,
+            overrides=job.overrides,
         )
-
-
-def _own_id(owner: str | None, type: str, key: str | None) -> UUID:
-    if key is None:
-        return uuid4()
-    return TaskDefinition.id_for(f"job {json.dumps([owner, type, key])}")
-
-
-def _own_ids(body: JobBody, caller: Caller, key: str | None) -> Sequence[UUID]:
-    """The ids of own definitions that a job of this caller with the key may have."""
-    if key is None:
-        return ()
-    if body.owner is not None or caller.owners is None:
-        return (_own_id(body.owner, body.type, key),)
-    return [_own_id(each, body.type, key) for each in sorted(caller.owners)]
-
-
-def _own(
-    base: TaskDefinition, settings: dict[str, Any], *, id: UUID, named: bool
-) -> TaskDefinition:
-    with of_field("", SETTINGS):
-        own = replace(
-            base,
-            id=id,
-            key=None,
-            trigger=OnDemandTrigger(lasting=False),
-            **({"metadata": {}} | settings),
-        )
-        # Revision 0: a definition that exists stays as it is.
-        return replace(own, named=named, revision=0)
 
 
 def _when(
@@ -205,37 +157,20 @@ class Submitting:
         self._caller = caller
 
     async def write(self, jobs: Sequence[Planned]) -> Sequence[TaskInstance | Problem]:
-        """Write jobs; jobs without own definitions are one write for each type.
-
-        Of several jobs with one key, one is written. Jobs with own definitions come
-        before the others.
+        """Write jobs, those of each type at once.
 
         Returns:
             For each job, in the order given, its instance: with the id of the job if it
             is new, otherwise the instance that has the key; or a problem.
         """
-        # Without locks, a job with own settings and one without might both be written.
-        keys = {(each.type, each.job.key) for each in jobs if each.job.key is not None}
-        async with self._types.keys.held(keys):
-            found = await self._write(jobs)
-        return [self._seen(found[each.job.id]) for each in jobs]
-
-    async def _write(
-        self, jobs: Sequence[Planned]
-    ) -> Mapping[UUID, TaskInstance | Problem]:
+        of_type: dict[str, list[Job]] = {}
+        for each in jobs:
+            of_type.setdefault(each.type, []).append(each.job)
         found: dict[UUID, TaskInstance | Problem] = {}
-        for each in jobs:
-            if each.own is not None:
-                found[each.job.id] = await self._write_own(each, each.own)
-        found |= await self._with_their_own([each for each in jobs if each.own is None])
-        plain: dict[str, list[Job]] = {}
-        for each in jobs:
-            if each.job.id not in found:
-                plain.setdefault(each.type, []).append(each.job)
-        for type, batch in plain.items():
+        for type, batch in of_type.items():
             written = await self._enqueue(type, batch)
             found |= {job.id: it for job, it in zip(batch, written, strict=True)}
-        return found
+        return [self._seen(found[each.job.id]) for each in jobs]
 
     async def _enqueue(
         self, type: str, jobs: Sequence[Job]
@@ -250,102 +185,11 @@ class Submitting:
         await self._client.aschedule(self._types.tasks[type].definition)
         return await self._client.aenqueue_all(type, jobs)
 
-    async def _with_their_own(
-        self, jobs: Sequence[Planned]
-    ) -> Mapping[UUID, TaskInstance | Problem]:
-        """The jobs whose key belongs to a job with its own definition."""
-        ids = list(dict.fromkeys(id for each in jobs for id in each.elsewhere))
-        there: dict[UUID, TaskDefinition] = {}
-        for start in range(0, len(ids), MOST_LISTED):
-            page = await self._client.alist_definitions(
-                ids=ids[start : start + MOST_LISTED], limit=MOST_LISTED
-            )
-            there |= {own.id: own for own in page}
-        found: dict[UUID, TaskInstance | Problem] = {}
-        for each in jobs if there else ():
-            for own in (there[id] for id in each.elsewhere if id in there):
-                if not self._caller.sees(own):
-                    found[each.job.id] = _taken()
-                    continue
-                # It may be deleted meanwhile.
-                with suppress(TaskDefinitionNotFoundError):
-                    found[each.job.id] = await self._run(own.id, each.job)
-        return found
-
-    async def _write_own(
-        self, each: Planned, own: TaskDefinition
-    ) -> TaskInstance | Problem:
-        if (known := await self._without_own(each)) is not None:
-            return known
-        try:
-            is_new = await self._put(own, each.owner)
-            if is_new and (known := await self._without_own(each)) is not None:
-                # Another server wrote a job with the key at the same moment.
-                await self._client.adelete_definition(own.id)
-                return known
-            return await self._run(own.id, each.job)
-        except Problem as problem:
-            return problem
-        except ConfigurationError as error:
-            return problem_of(error)
-        except TaskDefinitionNotFoundError:
-            # A job with this key has ended; a tombstone of its definition remains.
-            await self._client.adelete_definition(own.id)
-        await self._put(own, each.owner)
-        return await self._run(own.id, each.job)
-
-    async def _without_own(self, each: Planned) -> TaskInstance | None:
-        """The instance without own settings that has the key of a job."""
-        for id in each.elsewhere:
-            for known in await self._client.alist_instances(
-                definition_id=id, key=each.job.key, limit=1
-            ):
-                return known
-        return None
-
-    async def _put(self, own: TaskDefinition, owner: str | None) -> bool:
-        """Put a definition unless it exists; returns whether it is new."""
-        try:
-            if owner is None:
-                await self._client.aschedule(own)
-                return True
-            put = await self._client.adeclare([own], owner=owner, removed="keep")
-        except ConflictError:
-            # The definition exists, and stays as it is. Its instance may not exist yet;
-            # a caller who may not see the definition must not create it.
-            if not self._caller.sees(await self._client.aget_definition(own.id)):
-                raise _taken() from None
-            return False
-        if not put:
-            raise Problem(
-                409,
-                "owner",
-                "Not possible for its owner",
-                f"the set of {owner!r} is declared with versions, by a program, and"
-                " takes no job with settings of its own: leave out what its type says",
-            )
-        return True
-
-    async def _run(self, id: UUID, job: Job) -> TaskInstance:
-        return await self._client.arun_now(
-            id, payload=job.payload, at=job.at, delay=job.delay, key=job.key, id=job.id
-        )
-
     def _seen(self, found: TaskInstance | Problem) -> TaskInstance | Problem:
         """The instance, if the caller may see it; otherwise a problem."""
         if isinstance(found, Problem) or self._caller.sees(found.definition):
             return found
-        return _taken()
-
-
-def _taken() -> Problem:
-    return Problem(
-        409,
-        "key",
-        "Its key is taken",
-        "something else has this key, or its type has changed: take another key, or"
-        " ask again in a moment",
-    )
+        return key_taken()
 
 
 _MARK = b"\xef\xbb\xbf"

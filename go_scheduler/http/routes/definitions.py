@@ -69,7 +69,7 @@ from go_scheduler.http.bodies.instances import (
 from go_scheduler.http.context import Here
 from go_scheduler.http.jobs.known_types import is_type
 from go_scheduler.http.paths import set_location
-from go_scheduler.http.problems import Problem, invalid, mismatch
+from go_scheduler.http.problems import Problem, invalid, key_taken, mismatch
 from go_scheduler.models import TaskDefinition
 
 if TYPE_CHECKING:
@@ -496,6 +496,8 @@ async def run_now(
     with of_field("", tuple(RunBody.model_fields), otherwise="payload"):
         given = dict(body) | {"payload": payload}
         instance = await here.client.arun_now(id, **given, id=instance_id)
+    if not caller.sees(instance.definition):
+        raise key_taken()
     if instance.id != instance_id:
         response.status_code = 200
     set_location(request, response, f"/v1/instances/{instance.id}")

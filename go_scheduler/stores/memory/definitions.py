@@ -218,8 +218,10 @@ def _edit(of: StoredDefinition, new: TaskDefinition, tables: Tables) -> None:
     with tables.relisted(of) as rows:
         tables.replace(of, new)
         for row in rows:
+            queue = row.queue
+            row.move()
             # Other nodes serve it there.
-            if row.is_claimed and new.queue != old.queue:
+            if row.is_claimed and row.queue != queue:
                 row.free(row.due_at)
             if excludes_the_same:
                 continue

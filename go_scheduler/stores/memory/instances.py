@@ -65,6 +65,7 @@ class MemoryInstances(ByHandStore, InstanceStore):
                         id=each.id,
                         payload=each.payload,
                         key=each.key,
+                        overrides=each.overrides,
                         own_trace_context=each.trace_context,
                     )
                     if each.id in beyond:

@@ -363,6 +363,7 @@ def _restored(snapshot: Snapshot) -> Tables:
         shown = {name: getattr(each, name) for name in SHOWN if name != "silence"}
         row = StoredInstance(id=each.id, of=of, **shown)
         rows.append(row)
+        row.queue = each.definition.queue
         row.behind = snapshot.behind.get(row.id)
         if row.id in snapshot.handed_on:
             row.handed_on = row.attempt

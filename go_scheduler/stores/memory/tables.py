@@ -77,7 +77,9 @@ class StoredInstance:
     It has the fields of ``TaskInstance``.
 
     Attributes:
-        of: Its definition.
+        of: Its definition, as it is for all its instances.
+        queue: In which it is, or has ended.
+        priority: Its class.
         slot: The slot that it needs or has; None: it excludes no other.
         overlap: What decides on it when it is due and parked; None: it waits.
         behind: The instance that had its slot when it was parked.
@@ -116,6 +118,9 @@ class StoredInstance:
     start_by: datetime | None = None
     progress: JSON = None
     given_back: str | None = None
+    overrides: Mapping[str, Any] | None = None
+    queue: str = field(init=False)
+    priority: int = field(init=False)
     slot: str | None = field(init=False)
     overlap: Overlap | None = field(init=False)
     behind: UUID | None = None
@@ -132,8 +137,9 @@ class StoredInstance:
         self.follow()
 
     def follow(self) -> None:
-        """Exclude what its definition says now."""
-        of, fired, backfilled = self.of.definition, self.is_fired, self.backfilled
+        """Be where its definition says now, and exclude what that says."""
+        self.move()
+        of, fired, backfilled = self.definition, self.is_fired, self.backfilled
         self.slot = slot_of(of, fired=fired, backfilled=backfilled)
         if backfilled is None:
             self.overlap = overlap_of(of, fired=fired)
@@ -142,8 +148,17 @@ class StoredInstance:
 
     @property
     def definition(self) -> TaskDefinition:
-        """Its definition, as it is now."""
-        return self.of.definition
+        """Its definition, as it is now, with what it has of its own."""
+        of = self.of.definition
+        if self.overrides:
+            of = changed(of, **self.overrides)
+        return of if of.queue == self.queue else changed(of, queue=self.queue)
+
+    def move(self) -> None:
+        """Be in the queue and the class that are its definition's now, or its own."""
+        own, of = self.overrides or {}, self.of.definition
+        self.queue = own.get("queue", of.queue)
+        self.priority = own.get("priority", of.priority)
 
     @property
     def is_fired(self) -> bool:
@@ -223,7 +238,7 @@ class StoredInstance:
         self.runs += 1
         due_at = self.due_at
         self.started_at = started_at = due_at if due_at > now else now
-        expire_after = self.of.definition.expire_after or claimant.expire_after
+        expire_after = self.definition.expire_after or claimant.expire_after
         lease = claimant.lease
         self.expires_at = started_at + min(lease, expire_after)
 
@@ -265,7 +280,7 @@ class StoredInstance:
 
     def view(self) -> TaskInstance:
         """The instance as others see it."""
-        return _instance(self.id, self.of.definition, *_shown(self))
+        return _instance(self.id, self.definition, *_shown(self))
 
 
 SHOWN = [each.name for each in fields(TaskInstance)[2:]]
@@ -277,7 +292,7 @@ _shown: Callable[[StoredInstance], tuple[Any, ...]] = attrgetter(*SHOWN)
 
 def in_turn(row: StoredInstance) -> tuple[int, datetime, datetime, int]:
     """By what it is decided whose turn it is."""
-    return row.of.definition.priority, *when_due(row)
+    return row.priority, *when_due(row)
 
 
 def when_due(row: StoredInstance) -> tuple[datetime, datetime, int]:
@@ -306,16 +321,15 @@ class Pending:
 
     def add(self, row: StoredInstance) -> None:
         """Let a row be claimed."""
-        of = row.of.definition
-        rows = self._lists.get((of.priority, of.queue))
+        place = row.priority, row.queue
+        rows = self._lists.get(place)
         if rows is None:
-            rows = self._lists[of.priority, of.queue] = SortedList()
+            rows = self._lists[place] = SortedList()
         rows.add((row.due_at, row.id.int))
 
     def remove(self, row: StoredInstance) -> None:
         """Keep a row from being claimed."""
-        of = row.of.definition
-        self._lists[of.priority, of.queue].remove((row.due_at, row.id.int))
+        self._lists[row.priority, row.queue].remove((row.due_at, row.id.int))
 
     def take(self, queues: Sequence[str], until: datetime, limit: int) -> list[Entry]:
         """Take out rows due by then, the earliest first.
@@ -620,7 +634,7 @@ class Tables:
     ) -> list[StoredInstance]:
         """Take what has lapsed by then out of its lists, the first to lapse first."""
         lapsed = [row for row in self.leases.values() if _expires_at(row) <= until]
-        served = [row for row in lapsed if row.of.definition.queue in queues]
+        served = [row for row in lapsed if row.queue in queues]
         free = [row for row in served if not row.of.definition.paused]
         taken = nsmallest(limit, free, key=attrgetter("expires_at", "id.int"))
         for row in taken:

@@ -52,6 +52,7 @@ _WORDS = [
     ),
     (re.compile(r"\s+AND on_sqlite\(((?:[^()]|\([^()]*\))*)\)"), ""),
     (re.compile(r"\bas_jsonb\(([\w.]+)\)"), r"CAST(\1 AS jsonb)"),
+    (re.compile(r"\bown\(([\w.]+), (\w+)\)"), r"(CAST(\1 AS json) ->> '\2')"),
     (
         re.compile(r"\bids_unless_all\((\w+)\.id, (:\w+)\)"),
         r"""CASE WHEN (SELECT count(*) FROM \1) < CAST(\2 AS bigint)

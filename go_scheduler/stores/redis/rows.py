@@ -47,6 +47,7 @@ from go_scheduler.stores.sql.rows import (
     missing_definition,
     read_definition,
     read_instance,
+    read_overrides,
     write_contents,
 )
 from go_scheduler.triggers.base import UnknownTrigger, load_trigger
@@ -404,6 +405,8 @@ def _values_of_row(row: Mapping[str, Any], payload: str | None) -> list[Any]:
         read_time(get("reopened_at")),
         read_time(get("created_at")),
         get("trace_context"),
+        read_overrides(get("overrides")),
+        get("queue"),
         read_time(get("completed_at")),
         get("ended_attempt"),
         get("parked"),

@@ -50,7 +50,7 @@ from go_scheduler.stores.redis.server import (
     parse,
     told,
 )
-from go_scheduler.stores.sql.rows import NO_ID
+from go_scheduler.stores.sql.rows import NO_ID, write_overrides
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence, Set
@@ -356,7 +356,11 @@ class RedisStore(RedisReads, Store):
         answer = self._run(
             "add_instances",
             of=definition_id,
-            additions=[fields_of(each, *names) for each in additions],
+            additions=[
+                fields_of(each, *names)
+                | present({"overrides": write_overrides(each.overrides)})
+                for each in additions
+            ],
             claimant=claimant,
             soon=SOON,
             full=rules.FULL,

@@ -31,7 +31,7 @@ from go_scheduler.stores.sql.rows import (
     write_policies,
 )
 from go_scheduler.stores.sql.runs import COMING, NOT_ELSEWHERE, kept_if
-from go_scheduler.stores.sql.statement import SQLPart, Statement
+from go_scheduler.stores.sql.statement import SQLPart, Statement, own_or
 from go_scheduler.stores.sql.tables import contents, definitions, runs, tombstones
 from go_scheduler.triggers.base import UnknownTrigger, load_trigger, utc
 
@@ -284,8 +284,9 @@ _THAW = _changed(
 )
 # An earlier time would lie below the bound of who scans the other place.
 _FOLLOW = _changed(
-    """queue = CAST(:queue AS text), priority = CAST(:priority AS bigint),
-       expire_after = CAST(:expire_after AS bigint),
+    f"""queue = {own_or("t", "queue", "CAST(:queue AS text)")},
+       priority = {own_or("t", "priority", "CAST(:priority AS bigint)")},
+       expire_after = {own_or("t", "expire_after", "CAST(:expire_after AS bigint)")},
        waits = CAST(:waits AS boolean)
                AND t.fire_time IS NOT NULL AND t.backfilled IS NULL,
        claimable_at = CASE WHEN CAST(:moves AS boolean) AND t.claimable_at < now()
@@ -300,7 +301,7 @@ _LET_GO = _let_go("t.started_at IS NULL")
 _LET_GO_UNUSED = _let_go(_UNUSED)
 # But for those that run in a slot. What was parked goes on.
 _EXCLUDE = _changed(
-    f"""slot = x.slot, overlap = x.overlap, parked = false,
+    f"""slot = {own_or("t", "slot", "x.slot")}, overlap = x.overlap, parked = false,
        claimable_at = CASE WHEN t.parked THEN {_ANEW} ELSE t.claimable_at END""",
     """
    AND x.kind = CASE WHEN t.backfilled IS NOT NULL THEN t.backfilled

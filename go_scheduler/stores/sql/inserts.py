@@ -15,9 +15,10 @@ from go_scheduler.stores.sql.rows import (
     INSTANCE_COLUMNS,
     DefinitionRow,
     read_instance,
+    write_overrides,
 )
 from go_scheduler.stores.sql.runs import NOT_ELSEWHERE, lease_of, start_terms
-from go_scheduler.stores.sql.statement import SQLPart, Statement
+from go_scheduler.stores.sql.statement import SQLPart, Statement, own_or
 from go_scheduler.stores.sql.tables import definitions
 
 if TYPE_CHECKING:
@@ -39,6 +40,10 @@ _WIDTH = len(DEFINITION_COLUMNS)
 _MOST_KNOWN = 10_000
 # Those that add to a limited definition do it one after the other.
 _WAITS_IN_TURN = 4
+
+
+def _own(column: str) -> str:
+    return own_or("x", column, f"d.{column}")
 
 
 # Whoever edits, pauses or deletes the definition waits for the end of this, and then
@@ -97,19 +102,25 @@ WITH d AS MATERIALIZED (
    WHERE id = CAST(:definition_id AS uuid) AND deleted_at IS NULL
      FOR {"NO KEY UPDATE" if limited else "KEY SHARE"}),{mine}
 x AS MATERIALIZED (
-  SELECT b.id, b.shard, b.key, b.payload, b.trace_context,{" b.reason," * limited}
+  SELECT b.id, b.shard, b.key, b.payload, b.trace_context, b.overrides,{
+        " b.reason," * limited
+    }
          coalesce(b.at, now() + b.delay * interval '1 microsecond') AS at
     FROM batch AS b (id uuid, shard bigint, key text, payload text, at timestamptz,
-                     delay duration, trace_context text{reason})),
+                     delay duration, trace_context text, overrides text{reason})),
 made AS (
   INSERT INTO task_instances
          (id, definition_key, shard, queue, priority, expire_after, slot, overlap,
           frozen, key, execute_at, due_at, claimable_at, payload,
-          trace_context, created_at{columns})
-  SELECT x.id, d.key, x.shard, d.queue, d.priority, d.expire_after, d.slot, d.overlap,
+          trace_context, overrides, created_at{columns})
+  SELECT x.id, d.key, x.shard,
+         {_own("queue")},
+         {_own("priority")},
+         {_own("expire_after")},
+         {_own("slot")}, d.overlap,
          d.paused, x.key, x.at, x.at,
          CASE WHEN NOT d.paused{unless} THEN greatest(x.at, now()) END, x.payload,
-         x.trace_context, now(){values}
+         x.trace_context, x.overrides, now(){values}
     FROM d CROSS JOIN x{join}
    WHERE NOT EXISTS (SELECT 1 FROM task_instances@task_instances_pkey AS i
                       WHERE i.id = x.id OFFSET 0)
@@ -374,6 +385,7 @@ class SQLInserts(SQLPart):
             addition.at,
             addition.delay,
             addition.trace_context,
+            write_overrides(addition.overrides),
         )
 
     def backfill_instances(

@@ -159,14 +159,9 @@ def conditions(
         found.append(_column.fire_time >= where.fired_since)
     if where.fired_before is not None:
         found.append(_column.fire_time < where.fired_before)
-    if where.is_open and where.queues is not None:
-        # That of what is open follows its definition's.
-        return [
-            *found,
-            _column.queue.in_(sorted(where.queues)),
-            *among(None, where.owners),
-        ]
-    return [*found, *among(where.queues, where.owners)]
+    if where.queues is not None:
+        found.append(_column.queue.in_(sorted(where.queues)))
+    return [*found, *among(None, where.owners)]
 
 
 def _of_states(where: Filter) -> list[ColumnElement[bool]]:
@@ -220,12 +215,14 @@ def among(
 def are_of(
     some: Subquery, queues: Collection[str] | None, owners: Collection[str] | None
 ) -> list[ColumnElement[bool]]:
-    """Whether some instances are of these queues and owners: looked up for each."""
+    """Whether some instances are of these queues and owners, which are looked up."""
     found: list[ColumnElement[bool]] = []
-    for column, of in ((definitions.c.queue, queues), (definitions.c.owner, owners)):
-        if of is not None:
-            value = select(column).where(definitions.c.key == some.c.definition_key)
-            found.append(value.scalar_subquery().in_(sorted(of)))
+    if queues is not None:
+        found.append(some.c.queue.in_(sorted(queues)))
+    if owners is not None:
+        of = definitions.c.key == some.c.definition_key
+        owner = select(definitions.c.owner).where(of).scalar_subquery()
+        found.append(owner.in_(sorted(owners)))
     return found
 
 
@@ -347,7 +344,11 @@ def _latest_ended(
 ) -> Select[Any]:
     """What ended last of what an index has beside those with this outcome."""
     query = select(
-        _column.id, _column.completed_at, _column.outcome, _column.definition_key
+        _column.id,
+        _column.completed_at,
+        _column.outcome,
+        _column.definition_key,
+        _column.queue,
     )
     query = query.where(ended_as(state))
     if after is not None:

@@ -20,7 +20,7 @@ from go_scheduler.stores.sql.database import Lane
 from go_scheduler.stores.sql.edits import batch_of, free_slots
 from go_scheduler.stores.sql.lists import BOTH
 from go_scheduler.stores.sql.runs import NOT_ELSEWHERE
-from go_scheduler.stores.sql.statement import SQLPart, Statement
+from go_scheduler.stores.sql.statement import SQLPart, Statement, own_or
 from go_scheduler.stores.sql.tables import definitions, instances
 
 if TYPE_CHECKING:
@@ -346,8 +346,11 @@ WITH awaits AS (
   RETURNING d.key),
 made AS (
   UPDATE task_instances@task_instances_pkey AS t
-     SET queue = d.queue, priority = d.priority, expire_after = d.expire_after,
-         slot = x.slot, overlap = NULL, waits = d.waits AND x.fired, frozen = d.paused,
+     SET queue = {own_or("t", "queue", "d.queue")},
+         priority = {own_or("t", "priority", "d.priority")},
+         expire_after = {own_or("t", "expire_after", "d.expire_after")},
+         slot = {own_or("t", "slot", "x.slot")}, overlap = NULL,
+         waits = d.waits AND x.fired, frozen = d.paused,
          parked = false, due_at = now(), reopened_at = now(),
          claimable_at = CASE WHEN NOT d.paused THEN now() END,
          runs = 0, hangs = 0, claimed_by = NULL, expires_at = NULL, started_at = NULL,

@@ -34,6 +34,7 @@ from go_scheduler.json import (
     to_text,
 )
 from go_scheduler.models import (
+    OVERRIDABLE,
     POLICIES,
     Outcome,
     Pause,
@@ -41,10 +42,15 @@ from go_scheduler.models import (
     TaskDefinition,
     TaskInstance,
 )
-from go_scheduler.models.values import copier, trusted
+from go_scheduler.models.values import changed, copier, trusted
 from go_scheduler.policies import CatchUp, Overlap, RetryPolicy
 from go_scheduler.stores.messages import Announcement, NodeContact
-from go_scheduler.stores.rules import overlap_of, silence_of, slot_of
+from go_scheduler.stores.rules import (
+    checked_overrides,
+    overlap_of,
+    silence_of,
+    slot_of,
+)
 from go_scheduler.triggers.base import UnknownTrigger, dump_trigger, load_trigger
 
 if TYPE_CHECKING:
@@ -206,6 +212,17 @@ def _read_ids(values: Sequence[str] | None) -> Sequence[UUID] | None:
     return None if values is None else [UUID(each) for each in values]
 
 
+class Overrides(TypeDecorator[Any]):
+    """The fields that an instance has of its own, as text."""
+
+    impl = Text
+    cache_ok = True
+
+    def process_result_value(self, value: object, dialect: Dialect) -> object:
+        """The fields by their names, as a definition has them."""
+        return read_overrides(value)
+
+
 class Value(TypeDecorator[Any]):
     """A JSON value of any kind: written as text, and read as the value, read-only.
 
@@ -266,6 +283,29 @@ def load_policies(text: str) -> Mapping[str, Any]:
         Exception: They are not as ``write_policies`` writes them.
     """
     return {name: _READERS[name](value) for name, value in json.loads(text).items()}
+
+
+def write_overrides(overrides: Mapping[str, Any] | None) -> str | None:
+    """The text that ``read_overrides`` reads."""
+    if overrides is None:
+        return None
+    return to_text({name: _dump(value) for name, value in overrides.items()})
+
+
+# Many jobs have the same.
+@lru_cache(maxsize=256)
+def read_overrides(text: object) -> Mapping[str, Any] | Unreadable | None:
+    """The fields that an instance has of its own, as they are kept."""
+    if text is None:
+        return None
+    try:
+        given = read_object(str(text))
+        return checked_overrides(
+            {name: _OVERRIDES[name](value) for name, value in given.items()}
+        )
+    # A row that was written by other means than this package may hold anything.
+    except Exception:
+        return UNREADABLE
 
 
 def _dump(value: Any) -> JSON:
@@ -333,6 +373,9 @@ def _reader_of(name: str) -> Callable[[Any], object]:
 _KEPT = (*POLICIES[1:], "last_pause", "overdue", "trace_context")
 _READERS = {name: _reader_of(name) for name in _KEPT}
 _policies_of = attrgetter(*_READERS)
+_OVERRIDES: Mapping[str, Callable[[Any], object]] = {
+    name: _reader_of(name) for name in OVERRIDABLE
+} | {"metadata": lambda kept: kept}
 _FIELDS = {each.name: each for each in fields(TaskDefinition)}
 _DEFAULTS = tuple(_FIELDS[each].default for each in _READERS)
 
@@ -580,10 +623,12 @@ CLAIMED_COLUMNS = (
     "reopened_at",
     "created_at",
     "trace_context",
+    "overrides",
 )
 """The columns to be read of an instance that is claimed."""
 INSTANCE_COLUMNS = (
     *CLAIMED_COLUMNS,
+    "queue",
     "completed_at",
     "ended_attempt",
     "parked",
@@ -625,9 +670,13 @@ def read_instance(values: Sequence[Any], definition: TaskDefinition) -> TaskInst
     id, _, fire_time, execute_at, due_at, attempt, runs, hangs, *rest = values
     claimed_by, expires_at, started_at, outcome, error, *rest = rest
     cancel_requested, payload, key, backfilled, reopened_at, *rest = rest
-    created_at, trace_context, *rest = rest
-    completed_at, ended_attempt, parked, worker, result, *rest = rest or _NOT_READ
-    client, *rest = rest
+    created_at, trace_context, overrides, *rest = rest
+    if overrides:
+        definition = changed(definition, **overrides)
+    queue, completed_at, ended_attempt, parked, *rest = rest or _NOT_READ
+    if completed_at is not None and queue != definition.queue:
+        definition = changed(definition, queue=queue)
+    worker, result, client, *rest = rest
     on_bus, given_back, of_skipped = rest[:3], rest[3], rest[4:]
     return _instance(
         id,
@@ -659,6 +708,7 @@ def read_instance(values: Sequence[Any], definition: TaskDefinition) -> TaskInst
         trace_context,
         *on_bus,
         given_back,
+        overrides,
     )
 
 

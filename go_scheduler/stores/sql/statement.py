@@ -10,6 +10,7 @@ The text is PostgreSQL's. What it says besides:
 * ``ids_unless_all(made.id, :given)`` are the ids of ``made``, or NULL if it has as many
   rows as given.
 * ``as_jsonb(c.metadata)`` is a copy that serves to search; empty on SQLite.
+* ``own(t.overrides, queue)`` is a field that an instance has of its own, as text.
 * ``notified(made, claimable_at, i)`` tells other processes if any row of ``made`` is
   soon, and says whether it did; see ``hints``.
 * ``is_sound(t)`` is false of a row that no claim can take: one that was written by
@@ -33,6 +34,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from sqlalchemy import column
 
+from go_scheduler.stores.rules import LOCK
 from go_scheduler.stores.sql.database import Lane
 from go_scheduler.stores.sql.rows import (
     CLAIMED_COLUMNS,
@@ -72,6 +74,19 @@ DEFINITION = _listed(f"d.{name} AS d_{name}" for name in DEFINITION_COLUMNS[1:])
 """Those of its definition, as ``d``, whose key is among its own."""
 CONTENTS = _listed(f"c.{name} AS c_{name}" for name in ContentsRow._fields)
 """Those of the contents of that, as ``c``."""
+
+
+_OWN = {
+    "queue": "own({}.overrides, queue)",
+    "priority": "CAST(own({}.overrides, priority) AS bigint)",
+    "expire_after": "CAST(own({}.overrides, expire_after) AS bigint)",
+    "slot": f"'{LOCK}' || own({{}}.overrides, lock)",
+}
+
+
+def own_or(row: str, column: str, other: str) -> str:
+    """What an instance has of its own in a column, or else what another one has."""
+    return f"coalesce({_OWN[column].format(row)}, {other})"
 
 
 def of_shard(shard: object, shards: int) -> str:

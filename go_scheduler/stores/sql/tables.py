@@ -43,6 +43,7 @@ from sqlalchemy.dialects.postgresql import JSONB
 from go_scheduler.stores.sql.rows import (
     Id,
     Object,
+    Overrides,
     Time,
     Value,
     write_contents,
@@ -148,8 +149,8 @@ instances = Table(
     Column("id", Id, primary_key=True),
     Column("definition_key", Id, nullable=False),
     Column("shard", SmallInteger, nullable=False, server_default=_ZERO),
-    # These follow the definition as long as the instance is open, so that claim and
-    # start need no join.
+    # These follow the definition as long as the instance is open, but for what is among
+    # its overrides, so that claim and start need no join.
     Column("queue", Text, nullable=False),
     Column("priority", SmallInteger, nullable=False, server_default=_NORMAL),
     Column("expire_after", BigInteger),
@@ -207,9 +208,9 @@ instances = Table(
     # Not in a column family of its own: beside one, CockroachDB skips no locked rows.
     Column("payload", Object),
     Column("trace_context", Text),
-    # Not yet, for jobs: its own priority, retry and timeouts instead of its
-    # definition's, as JSON.
-    Column("overrides", Text),
+    # What it has of its own instead of its definition's, such as queue, retry and
+    # timeouts, as JSON. Its columns of these follow the definition no more.
+    Column("overrides", Overrides),
     # Not yet, for limits: its definition's.
     Column("limit_name", Text),
     # Not yet, for limits: the value in its payload that is counted apart.

@@ -152,9 +152,7 @@ class SQLReads(SQLPart):
     ) -> Page[TaskInstance]:
         keys = (
             select(definitions.c.key)
-            .where(
-                definitions.c.deleted_at.is_(None), *among(where.queues, where.owners)
-            )
+            .where(definitions.c.deleted_at.is_(None), *among(None, where.owners))
             .order_by(definitions.c.id)
             .limit(scan_limit)
         )
@@ -164,6 +162,8 @@ class SQLReads(SQLPart):
                 _column.definition_key, connection.execute(keys).scalars().all()
             )
             query = select(_column.id).where(of_these, _column.key == where.key)
+            if where.queues is not None:
+                query = query.where(_column.queue.in_(sorted(where.queues)))
             query = query.order_by(_column.execute_at, _column.id).limit(limit)
             query = self._dialect.looked_up(query, instances, "task_instances_key_key")
             return connection.execute(query).scalars().all()
@@ -495,8 +495,8 @@ class _Counting:
         connection: Where.
         dialect: The engine's own words.
         most: So many are looked at for each number.
-        queues: The definition's is among these; None: any.
-        owners: Likewise.
+        queues: Theirs is among these; None: any.
+        owners: Their definition's is among these; None: any.
     """
 
     connection: Connection
@@ -578,11 +578,10 @@ class _Counting:
         if not self._is_restricted:
             found = _by_state(self.connection, query, self.most)
             return found, sum(found.values())
-        first = (
-            query.add_columns(_column.definition_key).limit(self.most + 1).subquery()
-        )
+        whose = (_column.definition_key, _column.queue)
+        first = query.add_columns(*whose).limit(self.most + 1).subquery()
         # What has one definition is looked up together.
-        group = (first.c.state, first.c.definition_key)
+        group = (first.c.state, first.c.definition_key, first.c.queue)
         by_key = (
             select(*group, func.count().label("number")).group_by(*group).subquery()
         )

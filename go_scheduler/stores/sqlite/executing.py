@@ -344,6 +344,7 @@ _WORDS = [
     for pattern, word in (
         (r"\bis_sound\((\w+)\)", _SOUND),
         (r"\bon_sqlite\(((?:[^()]|\([^()]*\))*)\)", r"\1"),
+        (r"\bown\(([\w.]+), (\w+)\)", r"json_extract(\1, '$.\2')"),
         (r"\bas_jsonb\([\w.]+\)|\bnotified\([^)]*\)", "NULL"),
         (r"\bnow\(\)", ":now"),
         (r"@\w+", ""),

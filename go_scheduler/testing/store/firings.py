@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from itertools import product
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
 
@@ -25,15 +25,18 @@ from go_scheduler.models import (
     State,
     TaskInstance,
 )
-from go_scheduler.policies import Overlap
+from go_scheduler.policies import Overlap, RetryPolicy
 from go_scheduler.stores.base import count_unstarted
-from go_scheduler.stores.filters import DefinitionFilter
+from go_scheduler.stores.filters import DefinitionFilter, Filter
 from go_scheduler.stores.messages import Addition
 from go_scheduler.testing.builders import (
     EVERY_TWO_HOURS,
+    EXPIRE_AFTER,
     HOUR,
+    LEASE,
     MINUTE,
     NOBODY,
+    OTHER_NODE,
     SECOND,
     TICK,
     WAITING,
@@ -57,7 +60,7 @@ from go_scheduler.testing.store.views import METADATA, TEXTS, TIMES, same
 from go_scheduler.triggers.simple import OnDemandTrigger
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from datetime import datetime
     from uuid import UUID
 
@@ -645,6 +648,121 @@ class BackfillTests(StoreTests):
             assert len(self.started(rig)) == together, case
             assert not (again and rig.store.review_parked(limit=10).skipped), case
             rig.delete(of)
+
+
+OWN: Mapping[str, Any] = {
+    "queue": "own",
+    "priority": 0,
+    "expire_after": 2 * SECOND,
+    "timeout": 3 * SECOND,
+    "start_timeout": 4 * SECOND,
+    "heartbeat_timeout": 5 * SECOND,
+    "retry": RetryPolicy(max_attempts=3, delay=SECOND),
+    "lock": "ä \"'\\",
+    "metadata": {"queue": [1, None, {"ä": 2.5}]},
+}
+"""What an instance may have of its own."""
+OTHER: Mapping[str, Any] = {
+    "queue": "other",
+    "priority": 3,
+    "expire_after": HOUR,
+    "timeout": HOUR,
+    "start_timeout": HOUR,
+    "heartbeat_timeout": HOUR,
+    "retry": RetryPolicy(max_attempts=9),
+    "lock": "other",
+    "metadata": {"other": True},
+}
+"""What its definition has after an edit."""
+
+
+class OverrideTests(StoreTests):
+    """``overrides`` of an addition."""
+
+    @pytest.mark.parametrize("name", [*OWN, "all", "none"])
+    def test_an_instance_keeps_what_it_has_of_its_own(
+        self, rig: Rig, name: str
+    ) -> None:
+        own = {each: OWN[each] for each in OWN if name in (each, "all")}
+        queues = ["default", "own", "other"]
+        of = rig.put(task(name="send"))
+        added = rig.add(of, overrides=own, key="k")
+
+        def check_own(*found: TaskInstance) -> None:
+            for each in found:
+                assert each.definition.is_same(replace(rig.read(of), **own))
+                assert each.overrides == (own or None)
+                if (began := each.started_at) is not None and each.outcome is None:
+                    holds = each.definition.expire_after or EXPIRE_AFTER
+                    assert each.expires_at == began + min(LEASE, holds)
+
+        check_own(added, rig.read(added), *rig.instances(of))
+        assert rig.add(of, key="k", overrides={"priority": 3}) == added
+        check_own(*rig.start(*rig.claim(queues=queues)))
+        rig.advance(LEASE)
+        lapsed = rig.start(*rig.claim(OTHER_NODE, queues=queues, lapsed=True))
+        check_own(*lapsed)
+        rig.edit(of, **OTHER)
+        check_own(rig.read(added))
+        assert rig.finish(lapsed[0], None)
+        [again] = rig.start(*rig.claim(queues=[own.get("queue", "other")]))
+        check_own(again)
+        assert rig.finish(again, Outcome.FAILED)
+        check_own(rig.read(added))
+        rig.edit(rig.read(of), **{each: getattr(of, each) for each in OTHER})
+        assert rig.reopen(again) == {added.id}
+        [last] = rig.start(*rig.claim(queues=[own.get("queue", "default")]))
+        check_own(last, rig.read(added))
+
+    def test_claims_go_by_its_own_queue_and_class(self, rig: Rig) -> None:
+        of = rig.put(task())
+        plain, first, moved, both = rig.store.add_instances(
+            of.id,
+            [
+                Addition(),
+                Addition(overrides={"priority": 0}),
+                Addition(overrides={"queue": "own"}),
+                Addition(overrides={"queue": "own", "priority": 0}),
+            ],
+        )
+        for queue, expected in (("default", [first, plain]), ("own", [both, moved])):
+            for each in expected:
+                assert ids(rig.claim(queues=[queue], limit=1)) == [each.id]
+
+    def test_its_own_lock_excludes_others(self, rig: Rig) -> None:
+        one, other = rig.put(task()), rig.put(task(lock="theirs"))
+        for of in (one, other):
+            rig.add(of, overrides={"lock": "mine"})
+        rig.add(other)
+        rig.edit(one, lock="another")
+        started = [
+            each for each in rig.start(*rig.claim()) if each.started_at is not None
+        ]
+        assert {each.definition.lock for each in started} == {"mine", "theirs"}
+        assert len(started) == 2
+        for each in started:
+            assert rig.finish(each)
+        [free] = rig.store.review_parked(limit=10).unparked
+        assert free.definition.lock == "mine"
+
+    def test_lists_and_counts_go_by_its_own_queue_which_stays(self, rig: Rig) -> None:
+        of = rig.put(task())
+        mine, plain = rig.store.add_instances(
+            of.id, [Addition(overrides={"queue": "own"}), Addition()]
+        )
+        for ends in (False, True):
+            if ends:
+                for run in rig.claim(queues=["own", "default"]):
+                    assert rig.finish(run)
+                rig.edit(of, queue="other")
+            for queue, found in (("own", mine), ("default", plain)):
+                where = Filter(queues=[queue])
+                [listed] = rig.store.select(where)
+                assert (listed.id, listed.definition.queue) == (found.id, queue)
+                for most in (None, 10):
+                    [counts] = rig.store.count([where], most=most)
+                    assert sum(each.count for each in counts.values()) == 1
+            assert rig.store.select(Filter(queues=["other"])) == []
 
 
 class AddTests(StoreTests):

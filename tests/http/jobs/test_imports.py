@@ -9,14 +9,13 @@ import threading
 import tracemalloc
 from collections import Counter
 from contextlib import contextmanager
-from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
 
-from go_scheduler import MemoryStore, Scheduler, TaskDefinition
+from go_scheduler import MemoryStore, Scheduler
 from go_scheduler.client import Client
 from go_scheduler.errors import StoreUnavailableError
 from go_scheduler.http import create_app
@@ -176,7 +175,7 @@ BAD = {
     "unknown type": (b'{"type":"nobody"}', "", "PUT /v1/types/nobody"),
     "no type": (b"{}", "type", "it is missing"),
     "typo": (b'{"type":"send","kye":"7"}', "kye", "did you mean key?"),
-    "owner": (b'{"type":"send","queue":"a","owner":""}', "owner", "1 to 200 char"),
+    "owner": (b'{"type":"send","owner":"shop"}', "owner", "there is no such field"),
 }
 
 
@@ -291,13 +290,6 @@ def test_a_line_that_its_caller_may_not_send_is_refused_alone(
     _, refused, last = import_(http, lines(jobs))
     assert (refused["line"], refused["type"]) == (2, "urn:go_scheduler:key")
     assert is_end(last, "stopped", 3, 2, 0, 1)
-    # Somebody else has a definition by the id that the job would get.
-    id = TaskDefinition.id_for('job ["shop", "send", "7"]')
-    client.declare([replace(SEND, id=id, named=True)], owner="bank")
-    jobs = [*orders(1), key | {"queue": "a", "owner": "shop"}, *orders(1)]
-    _, refused, last = import_(calling(), lines(jobs), on_error="skip")
-    assert (refused["line"], refused["type"]) == (2, "urn:go_scheduler:invalid")
-    assert is_end(last, "done", 3, 2, 0, 1)
 
 
 def test_a_type_that_is_deleted_takes_no_line(http: Calling, client: Client) -> None:

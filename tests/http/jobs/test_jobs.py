@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from queue import Queue
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import pytest
 
-from go_scheduler import RetryPolicy, TaskDefinition
+from go_scheduler import RetryPolicy, Scheduler, State
 from go_scheduler.client import Client
 from go_scheduler.http import create_app
 from go_scheduler.http.jobs.jitter import JobDefaults
-from go_scheduler.testing import ManualClock
-from go_scheduler.testing.builders import HOUR, SECOND, claim, clean_up, finish
+from go_scheduler.testing.builders import HOUR, SECOND
 from go_scheduler.testing.clock import START
 from tests.case_tables import json_table
 from tests.http.jobs.conftest import ON_DEMAND, SEND, task
@@ -69,8 +70,6 @@ def test_a_job_is_one_instance_of_its_type(http: Calling, client: Client) -> Non
         "state": "pending",
     }
     assert (found.payload, found.execute_at) == ({"order": 7}, START)
-    # A job that says the same as its type needs no definition of its own.
-    submitted(http, queue="default", priority=1, metadata={})
     assert client.list_definitions() == [client.get_definition(SEND.id)]
 
 
@@ -113,10 +112,10 @@ def test_a_known_key_is_answered_by_the_job_that_has_it(
     assert definition.timeout is None
 
 
-def test_a_job_with_settings_of_its_own_has_its_own_definition(
+def test_a_job_has_settings_of_its_own_and_all_others_of_its_type(
     http: Calling, client: Client
 ) -> None:
-    client.schedule(replace(SEND, lock="smtp", timeout=5 * SECOND))
+    of = client.schedule(replace(SEND, lock="smtp", timeout=5 * SECOND))
     answer = submitted(
         http,
         queue="slow",
@@ -128,34 +127,34 @@ def test_a_job_with_settings_of_its_own_has_its_own_definition(
         metadata={"shop": 7},
     )
     found = only(client)
-    own = found.definition
-    assert answer["definition_id"] == str(own.id) != str(SEND.id)
+    assert answer["definition_id"] == str(found.definition.id) == str(SEND.id)
     assert found.payload == {"order": 7}
-    assert own == replace(
-        SEND,
-        id=own.id,
-        trigger=own.trigger,
-        queue="slow",
-        priority=0,
-        retry=RetryPolicy(max_attempts=3, delay=5 * SECOND),
-        expire_after=60 * SECOND,
-        metadata={"shop": 7},
-        lock="smtp",
-        timeout=5 * SECOND,
-        start_timeout=7 * SECOND,
-        heartbeat_timeout=8 * SECOND,
-    )
-    assert not own.named
+    own: dict[str, Any] = {
+        "queue": "slow",
+        "priority": 0,
+        "retry": RetryPolicy(max_attempts=3, delay=5 * SECOND),
+        "expire_after": 60 * SECOND,
+        "start_timeout": 7 * SECOND,
+        "heartbeat_timeout": 8 * SECOND,
+        "metadata": {"shop": 7},
+    }
+    assert (found.definition, found.overrides) == (replace(of, **own), own)
+    shown = http.get(answer_path(answer)).json()
+    assert (shown["queue"], shown["max_attempts"]) == ("slow", 3)
+    # What the job has not said is its type's, also later.
+    client.schedule(replace(of, timeout=9 * SECOND, queue="other", priority=3))
+    assert only(client).definition == replace(of, timeout=9 * SECOND, **own)
+    assert client.list_definitions() == [client.get_definition(SEND.id)]
 
 
-@pytest.mark.parametrize("owner", [None, "shop"])
+def answer_path(answer: dict[str, Any]) -> str:
+    return f"/v1/instances/{answer['instance_id']}"
+
+
 def test_jobs_with_and_without_settings_share_their_keys(
-    client: Client, calling: Calls, owner: str | None
+    http: Calling, client: Client
 ) -> None:
-    if owner is not None:
-        client.declare([replace(SEND, named=True)], owner=owner, adopt=True)
-    http = calling(access=As() if owner is None else As(owners={owner, "bank"}))
-    own: dict[str, Any] = {"queue": "slow", "owner": owner}
+    own = {"queue": "slow"}
     orders: dict[str, list[dict[str, Any]]] = {"a": [{}, own, {}], "b": [own, {}, own]}
     for key, order in orders.items():
         answers = [http.post(PATH, json=ORDER | it | {"key": key}) for it in order]
@@ -167,60 +166,30 @@ def test_jobs_with_and_without_settings_share_their_keys(
     assert sorted(each.key or "" for each in client.list_instances()) == ["a", "b", "c"]
 
 
-def test_a_job_that_another_server_makes_meanwhile_has_the_key(
-    http: Calling, client: Client, monkeypatch: pytest.MonkeyPatch
+def test_a_job_is_run_and_tried_again_by_its_own_settings(
+    own_time_store: Store,
 ) -> None:
-    schedule = client.aschedule
+    runs: Queue[TaskInstance] = Queue()
 
-    async def schedule_late(own: TaskDefinition) -> TaskDefinition:
-        put = await schedule(own)
-        client.enqueue("send", key="7")
-        return put
+    async def send(instance: TaskInstance) -> None:
+        runs.put(instance)
+        if instance.runs == 1:
+            await asyncio.Event().wait()
 
-    monkeypatch.setattr(client, "aschedule", schedule_late)
-    answer = submitted(http, 200, key="7", queue="slow")
-    assert answer["instance_id"] == str(only(client).id)
-    assert [each.id for each in client.list_definitions()] == [SEND.id]
-
-
-def test_nobody_runs_a_definition_that_they_may_not_see_by_its_key(
-    client: Client, calling: Calls
-) -> None:
-    access = As()
-    http = calling(access=access)
-    made = submitted(http, queue="theirs", key="7")
-    # Its definition exists, and its instance does not exist yet.
-    own = client.get_definition(UUID(made["definition_id"]))
-    client.delete_definition(own.id)
-    client.schedule(replace(own, revision=0))
-    access.become(queues={"default", "slow"})
-    for more in ({}, {"queue": "slow"}):
-        assert is_problem(http.post(PATH, json=ORDER | more | {"key": "7"}), 409, "key")
-    assert client.list_instances() == []
-    access.become(queues=None)
-    for status in (201, 200):
-        assert submitted(http, status, key="7")["definition_id"] == str(own.id)
-
-
-@pytest.mark.parametrize("owner", [None, "shop"])
-def test_a_job_that_is_deleted_leaves_its_key_to_another(
-    store: Store, clock: ManualClock, calling: Calls, owner: str | None
-) -> None:
-    client = Client(store)
-    if owner is None:
-        client.schedule(SEND)
-    else:
-        client.declare([SEND], owner=owner)
-    http = calling(client, access=As() if owner is None else As(owners={owner}))
-    for _ in range(2):
-        submitted(http, queue="slow", key="7")
-        [run] = claim(store, queues=["slow"])
-        assert run.payload == {"order": 7}
-        assert finish(store, run)
-        submitted(http, 200, queue="slow", key="7")
-        clock.advance(HOUR)
-        assert clean_up(store) == 2
-        assert client.list_definitions() == [client.get_definition(SEND.id)]
+    with Scheduler(send, own_time_store, queues=["own"]) as scheduler:
+        scheduler.schedule(replace(SEND, retry=RetryPolicy(max_attempts=1)))
+        with client_of(create_app(scheduler)) as http:
+            retry = {"max_attempts": 2, "delay": 0.1}
+            body = {"queue": "own", "timeout": 0.2, "retry": retry, "lock": "one"}
+            answer = http.post(PATH, json=ORDER | body)
+            assert answer.status_code == 201
+            for number in (1, 2):
+                run = runs.get(timeout=FAILED_AFTER)
+                assert (run.runs, run.payload) == (number, {"order": 7})
+                assert (run.definition.queue, run.definition.lock) == ("own", "one")
+    assert only(Client(own_time_store)).state is State.COMPLETED
+    [failed] = own_time_store.list_runs(run.id)
+    assert (failed.error or "").startswith("timed out after 0:00:00.2")
 
 
 def test_the_jobs_of_a_paused_type_wait_even_with_settings_of_their_own(
@@ -229,7 +198,7 @@ def test_the_jobs_of_a_paused_type_wait_even_with_settings_of_their_own(
     client.pause(SEND.id)
     submitted(http, queue="slow")
     assert only(client).definition.paused
-    assert client.resume_definitions(name="send") == 2
+    assert client.resume_definitions(name="send") == 1
     assert not only(client).definition.paused
 
 
@@ -247,7 +216,7 @@ def strict(shared_client: Client, shared: Calling) -> Iterator[Calling]:
     [
         *json_table("http/jobs/jobs_refused"),
         ({"type": "\ud800"}, "type"),
-        ({"owner": "x" * 201, "queue": "slow"}, "owner"),
+        ({"owner": "shop"}, "owner"),
     ],
 )
 def test_a_wrong_job_is_refused_by_its_field(
@@ -391,36 +360,38 @@ def test_restricted_callers_do_not_take_the_types_of_the_server(
     assert http.put(path, json=body).status_code == 201
 
 
-def test_the_server_runs_jobs_as_those_of_the_callers_owner(
+def test_a_job_belongs_to_the_owner_of_its_type(
     client: Client, calling: Calls, types: JobTypes
 ) -> None:
     access = As(owners={"shop"})
     http = calling(access=access, types=types)
-    client.declare([], owner="bank", version=7)
-    assert http.post(PATH, json=RESIZE).status_code == 201
-    found = only(client)
-    assert (found.definition.owner, found.payload) == ("shop", {"width": 7})
-    bank = RESIZE | {"owner": "bank"}
-    assert http.post(PATH, json=bank).status_code == 403
-    access.become(owners={"shop", "bank"})
-    assert field_of(http.post(PATH, json=RESIZE)) == "owner"
-    answer = http.post(PATH, json=bank)
-    assert is_problem(answer, 409, "owner")
-    assert "declared with versions" in answer.json()["detail"]
+    assert is_problem(http.post(PATH, json=RESIZE), 403, "owner")
+    assert http.post(PATH, json=ORDER).status_code == 404
+    client.declare([replace(SEND, named=True)], owner="shop", adopt=True)
+    client.declare([types.tasks["resize"].definition], owner="shop", removed="keep")
+    for body in (ORDER, RESIZE | {"queue": "slow"}):
+        answer = calling(access=access, types=types).post(PATH, json=body)
+        assert answer.status_code == 201
+    assert {each.definition.owner for each in client.list_instances()} == {"shop"}
 
 
 @pytest.mark.slow
 def test_of_twenty_jobs_with_one_key_at_once_one_is_made(own_time_store: Store) -> None:
-    """Some of them have settings of their own, and so a definition of their own."""
+    """Two servers are sent them, and some have settings of their own."""
     client = Client(own_time_store)
     client.schedule(SEND)
-    with client_of(create_app(client)) as http, ThreadPoolExecutor(20) as pool:
+    with (
+        client_of(create_app(client)) as one,
+        client_of(create_app(Client(own_time_store))) as other,
+        ThreadPoolExecutor(20) as pool,
+    ):
         all_there = threading.Barrier(20)
 
         def post(number: int) -> tuple[int, str]:
-            body = ORDER | {"key": "7"} | ({"queue": "slow"} if number % 2 else {})
+            several: list[dict[str, Any]] = [{}, {"queue": "slow"}, {"timeout": 9}]
+            body = ORDER | {"key": "7"} | several[number % 3]
             all_there.wait(FAILED_AFTER)
-            answer = http.post(PATH, json=body)
+            answer = (one, other)[number % 2].post(PATH, json=body)
             return answer.status_code, answer.json()["instance_id"]
 
         answers = list(pool.map(post, range(20)))

@@ -41,7 +41,8 @@ local found, made = {}, {}
 for n, each in ipairs(A.additions) do
   local row = known(each)
   if not row then
-    row = new(each.id, of, each.at or plus(now, each.delay))
+    local at = each.at or plus(now, each.delay)
+    row = new(each.id, of, at, nil, nil, each.overrides)
     row.key, row.trace_context = each.key, each.trace_context
     if beyond[each.id] then
       row.outcome, row.completed_at = 'skipped', now

@@ -45,8 +45,8 @@ end
 -- Have the open rows of a definition say and exclude what it says now.
 local function follow_edited(of, open, excludes_the_same)
   for _, row in ipairs(open) do
-    local moves = row.queue ~= of.queue
-    row.queue, row.priority = of.queue, of.priority
+    local queue = row.queue
+    move(row)
     if not excludes_the_same and row.started_at and has_slot(row) then
       -- What runs in a slot keeps it until it has ended.
       row.waits = is_fired(row) and of.waits or nil
@@ -55,7 +55,7 @@ local function follow_edited(of, open, excludes_the_same)
       row.parked = nil
       follow(row)
     end
-    if moves and row.claimed_by and not row.started_at then
+    if row.queue ~= queue and row.claimed_by and not row.started_at then
       give_back(row, row.due_at)
     else
       save(row)

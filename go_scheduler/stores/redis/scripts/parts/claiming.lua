@@ -14,7 +14,8 @@ local function start(row)
   local of, claimant = definition(row.of), A.claimant
   row.runs = row.runs + 1
   row.started_at = later(row.due_at, now)
-  local expire_after = tonumber(of.expire_after) or claimant.expire_after
+  local own = overrides_of(row).expire_after
+  local expire_after = own or tonumber(of.expire_after) or claimant.expire_after
   row.expires_at = plus(row.started_at, math.min(claimant.lease, expire_after))
 end
 

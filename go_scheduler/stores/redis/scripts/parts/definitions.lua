@@ -166,9 +166,10 @@ local function overlap_of(of, fired)
   return of.overlap
 end
 
-local function slot_of(of, fired, backfilled)
-  if of.lock then
-    return 'lock ' .. of.lock
+local function slot_of(of, fired, backfilled, lock)
+  lock = lock or of.lock
+  if lock then
+    return 'lock ' .. lock
   end
   local excludes
   if backfilled then

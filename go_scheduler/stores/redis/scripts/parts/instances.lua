@@ -1,11 +1,11 @@
 -- What is done with instances, whatever their state.
 
 -- A new row, which nobody finds yet.
-local function new(id, of, execute_at, fire_time, backfilled)
+local function new(id, of, execute_at, fire_time, backfilled, overrides)
   local row = {
-    id = id, of = of.life, queue = of.queue, priority = of.priority,
-    execute_at = execute_at, due_at = execute_at, fire_time = fire_time,
-    backfilled = backfilled, created_at = now, attempt = 0, runs = 0, hangs = 0,
+    id = id, of = of.life, execute_at = execute_at, due_at = execute_at,
+    fire_time = fire_time, backfilled = backfilled, overrides = overrides,
+    created_at = now, attempt = 0, runs = 0, hangs = 0,
   }
   follow(row)
   return row
@@ -93,11 +93,9 @@ end
 
 -- Make a row that has ended pending again and due then, as if it were new.
 local function reopen(row, due_at)
-  local of = definition(row.of)
   row.outcome, row.completed_at, row.ended_attempt = nil, nil, nil
   row.cancel_requested = nil
   row.runs, row.hangs = 0, 0
-  row.queue, row.priority = of.queue, of.priority
   follow(row)
   -- Somebody wants it to run: it waits for its turn, whatever runs.
   row.overlap = nil

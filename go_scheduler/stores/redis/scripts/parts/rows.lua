@@ -145,11 +145,23 @@ local function save(row)
   stood[row], unsaved[row], encoded[row] = is, true, nil
 end
 
--- Let it exclude what its definition says now.
+-- What it has of its own instead of its definition's.
+local function overrides_of(row)
+  return row.overrides and object_of(row.overrides) or NOWHERE
+end
+
+-- Let it be in the queue and the class that are its definition's now, or its own.
+local function move(row)
+  local of, own = definition(row.of), overrides_of(row)
+  row.queue, row.priority = own.queue or of.queue, tostring(own.priority or of.priority)
+end
+
+-- Let it be where its definition says now, and exclude what that says.
 local function follow(row)
+  move(row)
   local of = definition(row.of)
   local fired = is_fired(row)
-  row.slot = slot_of(of, fired, row.backfilled)
+  row.slot = slot_of(of, fired, row.backfilled, overrides_of(row).lock)
   row.waits = fired and of.waits or nil
   if not row.backfilled then
     row.overlap = overlap_of(of, fired)
