@@ -1,4 +1,4 @@
-"""The application: all commands, and the exit codes of errors."""
+"""The application: all commands; what an error that ends one looks like."""
 
 import os
 import sys
