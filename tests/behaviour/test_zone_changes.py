@@ -9,7 +9,10 @@ import pytest
 
 from go_scheduler import CronTrigger, Scheduler, TaskDefinition
 from go_scheduler.events import DefinitionsMoved
+from go_scheduler.models.values import changed
+from go_scheduler.stores import MemoryStore
 from go_scheduler.testing.clock import START
+from go_scheduler.triggers.base import dump_trigger, load_trigger
 from tests.behaviour.house import HOUR, MINUTE, SELDOM, World, every
 from tests.zones import ZONE, Zones, zones_in
 
@@ -38,6 +41,17 @@ def node(world: World, name: str = "node", handler: Any = None) -> Scheduler:
     return world.node(handler or world.note, name, **SELDOM)
 
 
+def bring(
+    world: World, zones: Zones, *offsets: tuple[datetime, float], then: float
+) -> None:
+    """Change the data of the zone; what is stored is read anew, as by a new process."""
+    assert isinstance(world.store, MemoryStore)
+    zones.bring(*offsets, then=then)
+    for row in world.store._tables.definitions.values():
+        trigger = load_trigger(*dump_trigger(row.definition.trigger))
+        row.definition = changed(row.definition, trigger=trigger)
+
+
 def ran(world: World) -> list[str]:
     """The day and the time of each run, in UTC."""
     return [f"{each.at:%d %H:%M}" for each in world.called]
@@ -61,7 +75,7 @@ def test_what_is_to_come_fires_when_the_clock_on_the_wall_shows_its_time(
     other = scheduler.schedule(every(7 * 3600))
     world.clock.advance(DAY + 12 * HOUR)
     assert scheduler.stop()
-    zones.bring((START + DAY + 13 * HOUR, 1), then=then)
+    bring(world, zones, (START + DAY + 13 * HOUR, 1), then=then)
     # A node that starts goes over all that waits.
     scheduler = node(world, "next")
     world.clock.advance(2 * HOUR)
@@ -81,7 +95,7 @@ def test_what_the_change_has_passed_over_fires_at_once(
 ) -> None:
     stored = world.scheduler(None).schedule(cron())
     world.clock.advance(7.4 * HOUR)
-    zones.bring(then=2)
+    bring(world, zones, then=2)
     scheduler = node(world)
     world.clock.advance(2 * MINUTE)
     assert len(world.called) == 1
@@ -102,7 +116,7 @@ def test_what_has_fired_does_not_fire_again_when_its_time_comes_again(
     if beside == "run by hand":
         scheduler.run_now(stored.id, at=START + 40 * DAY)
     assert scheduler.stop()
-    zones.bring(then=0)
+    bring(world, zones, then=0)
     node(world, "next")
     world.clock.advance(DAY)
     assert ran(world) == ["01 08:00", "01 15:00"]
@@ -116,7 +130,7 @@ def test_many_that_have_moved_do_not_hold_up_what_fires(
     client = world.scheduler(None)
     client.schedule_all(cron() for _ in range(120))
     on_time = client.schedule(every(8 * 3600))
-    zones.bring(then=0)
+    bring(world, zones, then=0)
     world.clock.advance(8 * HOUR - MINUTE / 2)
     scheduler = world.node(world.note)
     world.advance(31)
@@ -131,7 +145,7 @@ def test_a_node_that_starts_goes_over_what_another_one_has_left(
     client = world.scheduler(None)
     stored, paused = client.schedule(cron()), client.schedule(cron())
     client.pause(paused.id)
-    zones.bring(then=0)
+    bring(world, zones, then=0)
     scheduler = node(world)
     assert scheduler.get_definition(stored.id).next_fire_time == NINE
     world.clock.advance(2 * MINUTE)
@@ -145,7 +159,7 @@ def test_a_node_that_starts_goes_over_what_another_one_has_left(
 def test_one_that_cannot_be_moved_costs_only_itself(world: World, zones: Zones) -> None:
     client = world.scheduler(None)
     bad, good = client.schedule(cron()), client.schedule(cron())
-    zones.bring(then=0)
+    bring(world, zones, then=0)
     world.faults.bad.add(bad.id)
     scheduler = node(world)
     world.clock.advance(2 * MINUTE)
@@ -157,7 +171,7 @@ def test_one_that_cannot_be_moved_costs_only_itself(world: World, zones: Zones) 
 def test_an_edit_at_the_same_moment_wins(world: World, zones: Zones) -> None:
     client = world.scheduler(None)
     stored = client.schedule(cron())
-    zones.bring(then=0)
+    bring(world, zones, then=0)
     moved = TaskDefinition(trigger=CronTrigger("0 15 * * *", "UTC"), id=stored.id)
     world.faults.before["fire_definitions"] = lambda: client.schedule(moved)
     scheduler = node(world)
@@ -172,7 +186,7 @@ def test_a_store_that_is_away_is_gone_over_when_it_is_back(
     world: World, zones: Zones
 ) -> None:
     stored = world.scheduler(None).schedule(cron())
-    zones.bring(then=0)
+    bring(world, zones, then=0)
     scheduler = node(world)
     world.faults.away = True
     world.clock.advance(5 * MINUTE)

@@ -350,7 +350,8 @@ def _types(settings: Configuration) -> Iterator[tuple[Place, Callable[[], object
     for name, each in dispatch.types.items():
         make = partial(each.job_type, JobTypes(), name, queue=types.queue)
         yield ("dispatch", "types", name), make
-    yield ("dispatch",), partial(_check_dispatch, settings)
+    if dispatch.url is not None or dispatch.types:
+        yield ("dispatch",), partial(_check_dispatch, settings)
 
 
 def _check_host(settings: Configuration) -> None:
