@@ -177,10 +177,7 @@ class AnyOfTrigger(TriggerList):
     it is scheduled.
 
     Attributes:
-        triggers: The triggers.
-
-    Args:
-        triggers: 1 to 100.
+        triggers: The triggers, 1 to 100.
 
     Raises:
         InvalidTriggerError: One of them is no trigger, waits for the end of a run, or
