@@ -14,7 +14,7 @@ if typing.TYPE_CHECKING:
     from go_scheduler.http.access.caller import Caller
     from go_scheduler.http.access.issuer import OidcIssuer
     from go_scheduler.http.app import create_app
-    from go_scheduler.http.jobs.spreading import JobDefaults
+    from go_scheduler.http.jobs.staggering import JobDefaults
     from go_scheduler.http.limits import Limits
     from go_scheduler.http.serving import serve
     from go_scheduler.http.work.long_poll import LongPoll
@@ -28,7 +28,7 @@ else:
             "BearerAccess": "access.authentication",
             "Caller": "access.caller",
             "LongPoll": "work.long_poll",
-            "JobDefaults": "jobs.spreading",
+            "JobDefaults": "jobs.staggering",
             "Limits": "limits",
             "OidcIssuer": "access.issuer",
             "OpenAccess": "access.authentication",

@@ -21,7 +21,7 @@ from go_scheduler.clock import SystemClock
 from go_scheduler.http.access.authentication import Allowed, Authentication, OpenAccess
 from go_scheduler.http.context import Context, Readiness
 from go_scheduler.http.jobs.known_types import KnownTypes
-from go_scheduler.http.jobs.spreading import JobDefaults
+from go_scheduler.http.jobs.staggering import JobDefaults
 from go_scheduler.http.limits import Limited, Limits, Threads
 from go_scheduler.http.paths import path_within
 from go_scheduler.http.problems import MEDIA_TYPE, Problem, answer_problems

@@ -21,7 +21,7 @@ from go_scheduler.errors import GoSchedulerError, TaskDefinitionNotFoundError
 from go_scheduler.http.bodies.body import of_field
 from go_scheduler.http.bodies.jobs import JobBody
 from go_scheduler.http.jobs.known_types import check_type_name, no_type
-from go_scheduler.http.jobs.spreading import Spread, drawn
+from go_scheduler.http.jobs.staggering import Spread, drawn
 from go_scheduler.http.problems import (
     FieldError,
     Problem,

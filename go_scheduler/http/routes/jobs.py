@@ -27,7 +27,7 @@ from go_scheduler.http.bodies.instances import (
 )
 from go_scheduler.http.bodies.jobs import ImportQuery, JobBody, SubmittedAnswer
 from go_scheduler.http.context import Here
-from go_scheduler.http.jobs.spreading import Spread
+from go_scheduler.http.jobs.staggering import Spread
 from go_scheduler.http.jobs.submitting import Import, Submitting, planned
 from go_scheduler.http.paths import set_location
 from go_scheduler.http.problems import Problem, invalid

@@ -20,7 +20,7 @@ from go_scheduler.client import Client
 from go_scheduler.errors import StoreUnavailableError
 from go_scheduler.http import create_app
 from go_scheduler.http.jobs import submitting
-from go_scheduler.http.jobs.spreading import JobDefaults
+from go_scheduler.http.jobs.staggering import JobDefaults
 from go_scheduler.http.limits import Limits
 from go_scheduler.json import write_instant
 from go_scheduler.testing.builders import SECOND
