@@ -53,10 +53,6 @@ from go_scheduler.working.worker import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-    from uuid import UUID
-
-    from go_scheduler.dispatch.bus import Delivery, Subscription
     from go_scheduler.events.event import Instrument
     from go_scheduler.models import TaskInstance
 
