@@ -73,12 +73,11 @@ if TYPE_CHECKING:
         Mapping,
         Sequence,
     )
-    from datetime import datetime
 
     from go_scheduler.audit import AuditedDefinition
     from go_scheduler.client.arguments import Page
     from go_scheduler.json import JSON
-    from go_scheduler.models import QueueStats, TaskDefinition, TaskInstance, TaskRun
+    from go_scheduler.models import QueueStats, TaskRun
     from go_scheduler.stores.base import Store
     from go_scheduler.stores.messages import NodeContact
     from go_scheduler.triggers.base import Trigger

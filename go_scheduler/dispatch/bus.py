@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+import threading
 from abc import ABC, abstractmethod
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections import deque
+from concurrent.futures import Future
 from functools import cached_property, partial
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING
@@ -21,6 +23,46 @@ if TYPE_CHECKING:
 
 
 _MOST_THREADS = 16
+
+
+class Aside:
+    """Calls functions on some daemon threads, which end when none is left to call.
+
+    A pool of the standard library would keep the process until a call that hangs ends.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._waiting: deque[tuple[Callable[[], None], Future[None]]] = deque()
+        self._threads = 0
+
+    def call(self, function: Callable[[], None]) -> Future[None]:
+        """Call a function on one of the threads; the future has its outcome."""
+        future: Future[None] = Future()
+        with self._lock:
+            self._waiting.append((function, future))
+            begins = self._threads < _MOST_THREADS
+            self._threads += begins
+        if begins:
+            name = "go_scheduler-bus publishing"
+            threading.Thread(target=self._work, name=name, daemon=True).start()
+        return future
+
+    def _work(self) -> None:
+        while True:
+            with self._lock:
+                if not self._waiting:
+                    self._threads -= 1
+                    return
+                function, future = self._waiting.popleft()
+            if not future.set_running_or_notify_cancel():
+                continue
+            try:
+                function()
+            except BaseException as error:
+                future.set_exception(error)
+            else:
+                future.set_result(None)
 
 
 OPENER = "open_bus(), in go_scheduler.dispatch"
@@ -76,7 +118,7 @@ class MessageBus(ABC):
         """Put a message on the bus, and return at once.
 
         A bus may send many messages without waiting for each. This implementation
-        calls ``publish`` on some threads.
+        calls ``publish`` on some threads. They end when no message is left.
 
         Args:
             topic: As for ``publish``.
@@ -91,11 +133,11 @@ class MessageBus(ABC):
             arrive in any order.
         """
         publish = partial(self.publish, topic, body, expires=expires, keep=keep)
-        return self._publishing.submit(publish)
+        return self._aside.call(publish)
 
     @cached_property
-    def _publishing(self) -> ThreadPoolExecutor:
-        return ThreadPoolExecutor(_MOST_THREADS, "go_scheduler-bus publishing")
+    def _aside(self) -> Aside:
+        return Aside()
 
     @abstractmethod
     def subscribe(

@@ -36,7 +36,6 @@ from go_scheduler.formatting import shown
 from go_scheduler.handlers.registry import NAMELESS, HandlerRegistry
 from go_scheduler.models.values import changed
 from go_scheduler.working.worker import (
-    Ask,
     BaseWorker,
     Ending,
     Given,
@@ -54,10 +53,6 @@ from go_scheduler.working.worker import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-    from uuid import UUID
-
-    from go_scheduler.dispatch.bus import Delivery, Subscription
     from go_scheduler.events.event import Instrument
     from go_scheduler.models import TaskInstance
 
@@ -183,7 +178,7 @@ class Taken(Given):
     Args:
         run: The message.
         topic: The topic that it came from.
-        ask: ``Loop.ask``.
+        loop: As for any that a worker has.
 
     Attributes:
         deliveries: The deliveries of its message that are not acknowledged yet.
@@ -195,9 +190,9 @@ class Taken(Given):
     place = "a worker on a bus"
     recorder = "the scheduler"
 
-    def __init__(self, run: Run, topic: str, ask: Ask) -> None:
+    def __init__(self, run: Run, topic: str, loop: Loop) -> None:
         lease = max(run.heartbeat_timeout.total_seconds(), 3 * _SHORTEST_BEAT)
-        super().__init__(_work_of(run), lease, ask, run.timeout)
+        super().__init__(_work_of(run), lease, loop, run.timeout)
         self.run = run
         self.key = Key(run.instance_id, run.attempt)
         self.topic = topic
@@ -606,7 +601,7 @@ class BusTransport(Transport[Taken]):
             run = read_action(delivery.body)
             if not isinstance(run, Run):
                 raise ConfigurationError(f"its action is {run.action}, and not run")
-            taken = Taken(run, topic, self._loop.ask)
+            taken = Taken(run, topic, self._loop)
         except ConfigurationError as error:
             text = "a message from %s is dropped: %s"
             self._log.write(logging.ERROR, text, topic, error)

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 
     from go_scheduler.running.outcomes import Failure
-    from go_scheduler.working.worker import Ask, Ending
+    from go_scheduler.working.worker import Ending, Loop
 
     Token = str | Callable[[], str] | None
 
@@ -55,7 +55,7 @@ class Given(worker.Given):
 
     Args:
         item: The item of the server's answer.
-        ask: ``Loop.ask``.
+        loop: As for any that a worker has.
 
     Attributes:
         pauses: The pauses between its heartbeats while the server is away.
@@ -66,8 +66,8 @@ class Given(worker.Given):
     place = "a worker of an HTTP server"
     recorder = "the server"
 
-    def __init__(self, item: Mapping[str, Any], ask: Ask) -> None:
-        super().__init__(_work_of(item), item["lease"], ask)
+    def __init__(self, item: Mapping[str, Any], loop: Loop) -> None:
+        super().__init__(_work_of(item), item["lease"], loop)
         self.token: str = item["token"]
         self.pauses = Pauses(self.lease / 3)
         self.asking = asyncio.Lock()
@@ -279,7 +279,7 @@ class HTTPTransport(Transport[Given]):
             if taking.done() and not taking.cancelled() and not taking.exception():
                 for each in taking.result():
                     self._called += 1
-                    self._loop.begin(Given(each, self._loop.ask))
+                    self._loop.begin(Given(each, self._loop))
 
     async def _take(self, most: int) -> Sequence[Mapping[str, Any]]:
         """Wait for work; returns the items, none if no work came in that time."""

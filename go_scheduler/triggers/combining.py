@@ -186,6 +186,10 @@ class AnyOfTrigger(TriggerList):
 
     kind: ClassVar[str] = "any_of"
 
+    # Of its own: a wrong call is told by the name of the class.
+    def __init__(self, triggers: Sequence[Trigger]) -> None:
+        TriggerList.__init__(self, triggers)
+
     @property
     def recurring(self) -> bool:  # type: ignore[override]
         """Whether it can fire more than once."""

@@ -1,6 +1,6 @@
 """Fire times as sets of seconds, which find a rare one without trying every instant.
 
-A trigger that is made of others is searched twice. At first ``combining/compound.py``
+A trigger that is made of others is searched twice. At first ``compound.py``
 tries one candidate after the other. That is quick, unless millions of candidates in a
 row are left out. Then this module searches year by year:
 

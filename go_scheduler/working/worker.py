@@ -24,7 +24,6 @@ from typing import (
     Generic,
     NamedTuple,
     Self,
-    TypeAlias,
     TypeVar,
 )
 from uuid import UUID, uuid4
@@ -212,19 +211,17 @@ class Ending(NamedTuple):
     result: JSON = None
 
 
-Ask: TypeAlias = "Callable[[Given, timedelta | None, JSON], None]"
-
-
 class Given:
     """A run that a worker has, as ``current_run()`` shows it.
 
     Args:
         work: What it was handed.
         lease: How many seconds it has the run without a heartbeat.
-        ask: ``Loop.ask``.
+        loop: Has it done, and is asked for its heartbeats.
         timeout: After how long its handler is ended; None: not by this worker.
 
     Attributes:
+        loop: As given.
         place: Where it runs, as errors name it.
         recorder: Who records what came of it, likewise.
         progress: What its handler told last of how far it has come, and was not sent
@@ -248,7 +245,7 @@ class Given:
         self,
         work: Work,
         lease: float,
-        ask: Ask,
+        loop: Loop,
         timeout: timedelta | None = None,
     ) -> None:
         self.work = work
@@ -259,7 +256,7 @@ class Given:
         self.is_to_end = self.was_ended = False
         self.progress: JSON = None
         self.task: asyncio.Task[Any] | None = None
-        self._ask = ask
+        self.loop = loop
 
     @cached_property
     def instance(self) -> TaskInstance:
@@ -270,13 +267,13 @@ class Given:
         """Ask for more time; false: it is too late for that."""
         if self.lost:
             return False
-        self._ask(self, by, None)
+        self.loop.ask(self, by, None)
         return True
 
     def tell(self, progress: JSON) -> None:
         """Have it sent how far it has come, unless it is lost."""
         if not self.lost:
-            self._ask(self, None, progress)
+            self.loop.ask(self, None, progress)
 
     def complete_in(self, connection: object) -> bool:
         """Refuse: the store is elsewhere.
@@ -772,7 +769,9 @@ class BaseWorker:
                 elsewhere; None: until all has ended.
 
         Returns:
-            Whether all has ended; true if it was not running.
+            Whether all has ended; true if it was not running. Called from one of its
+            handlers, which cannot wait for itself, it answers false at once and the
+            worker stops as soon as it can.
 
         Raises:
             NotAllowedError: It had ended: a server does not know who it is, or does
@@ -781,11 +780,17 @@ class BaseWorker:
         """
         if timeout is not None:
             check_at_least("timeout", timeout, ZERO)
+        given = run_here()
         with self._lock:
-            loop, self._loop = self._loop, None
+            loop = self._loop
+            is_own = isinstance(given, Given) and given.loop is loop
+            # Whoever stops it next waits for it.
+            self._loop = loop if is_own else None
         if loop is None:
             return True
         loop.request_stop()
+        if is_own:
+            return False
         done = loop.join(None if timeout is None else timeout.total_seconds())
         if not done:
             loop.leave()

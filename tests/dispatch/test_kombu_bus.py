@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from datetime import timedelta
 from queue import Empty
 from typing import TYPE_CHECKING, Any
@@ -35,6 +37,24 @@ class Plain(KombuBus):
 class TestPlain(BusSuite):
     def open_bus(self) -> MessageBus:
         return Plain("memory://plain", timeout=LONG)
+
+
+HANGS = """
+from threading import Event
+from go_scheduler.dispatch import KombuBus, MessageBus
+
+class Hanging(KombuBus):
+    publish_soon = MessageBus.publish_soon
+
+    def publish(self, topic, body, **options):
+        Event().wait()
+
+Hanging("memory://hanging").publish_soon("topic", b"1")
+"""
+
+
+def test_a_message_that_hangs_keeps_no_process_from_its_end() -> None:
+    subprocess.run([sys.executable, "-c", HANGS], check=True, timeout=FAILED_AFTER)
 
 
 class TestOnRabbitMQ(BusSuite):

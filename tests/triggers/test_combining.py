@@ -482,3 +482,9 @@ class TestLimits:
     def test_what_never_fires_within_its_bounds_is_refused(self, limits: Any) -> None:
         with pytest.raises(InvalidTriggerError, match="limited: it never fires"):
             LimitedTrigger(CronTrigger("30 9 * * *"), **limits)
+
+
+@pytest.mark.parametrize("kind", [AnyOfTrigger, AllOfTrigger])
+def test_a_wrong_call_is_told_by_the_name_of_the_class(kind: Any) -> None:
+    with pytest.raises(TypeError, match=kind.__name__):
+        kind()

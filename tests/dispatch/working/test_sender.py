@@ -281,7 +281,7 @@ def test_what_has_ended_is_remembered_within_bounds() -> None:
 
 def taken(task: str, topic: str) -> Taken:
     run = Run(**{**WHAT, "instance_id": ID, "task": task})
-    return Taken(run, topic, lambda *_: None)
+    return Taken(run, topic, loop=None)  # type: ignore[arg-type]
 
 
 def test_no_more_come_than_there_is_room_for() -> None:

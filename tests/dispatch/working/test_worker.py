@@ -349,7 +349,7 @@ def test_what_has_timed_out_before_it_executes_is_cancelled_then(wrapped: bool) 
     called = (lambda work: handler(work)) if wrapped else handler
     calling = Calling(called, logging.getLogger(__name__))
     run = Run(**WHAT, instance_id=uuid4())
-    taken = Taken(run, "topic", lambda *_: None)
+    taken = Taken(run, "topic", loop=None)  # type: ignore[arg-type]
     calling.end(taken)
     assert not taken.was_ended
     ending = asyncio.run(calling.call(taken))
@@ -437,3 +437,42 @@ def test_it_refuses_what_is_wrong(options: dict[str, Any], text: str) -> None:
         given |= options
         with pytest.raises(ConfigurationError, match=text):
             DispatchWorker(given.pop("bus"), given.pop("handler"), **given)
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_it_is_stopped_by_a_handler_that_does_not_wait_for_itself(
+    one: Bench, is_async: bool
+) -> None:
+    answers: SimpleQueue[bool] = SimpleQueue()
+
+    def handler(_: Work) -> None:
+        answers.put(worker.stop())
+
+    async def async_handler(work: Work) -> None:
+        handler(work)
+
+    called = async_handler if is_async else handler
+    worker = DispatchWorker(one.bus, called, name=NAME)
+    running = threading.Thread(target=worker.run, daemon=True)
+    running.start()
+    run = one.publish()
+    assert not answers.get(timeout=FAILED_AFTER)
+    running.join(FAILED_AFTER)
+    assert not running.is_alive()
+    assert one.end_of(run).status == "succeeded"
+    assert worker.stop()
+
+
+def test_whoever_stops_it_after_a_handler_waits_for_that(one: Bench) -> None:
+    held = Held()
+
+    def handler(work: Work) -> None:
+        worker.stop()
+        held(work)
+
+    worker = DispatchWorker(one.bus, handler, name=NAME)
+    worker.start()
+    one.publish()
+    held.wait()
+    assert not worker.stop(timedelta(0))
+    held.go_on.set()

@@ -386,7 +386,7 @@ def telling(
             wait=timedelta(0),
             beyond=beyond,
         )
-        given = Given(ITEM | {"lease": 0.1}, lambda *_: None)
+        given = Given(ITEM | {"lease": 0.1}, loop=None)  # type: ignore[arg-type]
         given.began_at = given.ended_at = datetime(2030, 1, 1, tzinfo=UTC)
         await asyncio.gather(*(transport.report(given, each) for each in endings))
         await transport.close()
