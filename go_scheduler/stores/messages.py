@@ -320,7 +320,7 @@ class Addition:
         trace_context: In which trace it is asked for, see ``TaskDefinition``; None: in
             none. A store may leave it out.
         overrides: The fields of its definition that it has of its own, by their names,
-            from ``go_scheduler.models.definition.OVERRIDABLE``; None: it has none.
+            from ``go_scheduler.models.OVERRIDABLE``; None: it has none.
         payload_text: The payload as JSON text; made of it.
 
     Raises:
