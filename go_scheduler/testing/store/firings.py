@@ -743,6 +743,12 @@ class OverrideTests(StoreTests):
         [started] = rig.start(held)
         assert started.started_at is not None
 
+    def test_one_that_is_there_is_not_started_without_its_lock(self, rig: Rig) -> None:
+        of = rig.put(task())
+        there = rig.add(of, overrides={"lock": "mine"})
+        again = [Addition(id=there.id)]
+        assert rig.store.add_instances(of.id, again, claimant=claimant()) == [there]
+
     def test_a_delete_frees_its_own_lock(self, rig: Rig) -> None:
         one, other = rig.put(task()), rig.put(task(lock="mine"))
         rig.add(one, overrides={"lock": "mine"})
