@@ -53,7 +53,7 @@ class MemoryInstances(ByHandStore, InstanceStore):
             if of is None:
                 raise TaskDefinitionNotFoundError(definition_id)
             beyond = _beyond(of, additions, tables)
-            rows = []
+            rows, made = [], []
             for each in additions:
                 row = _known(of, each, tables)
                 if row is None:
@@ -72,11 +72,10 @@ class MemoryInstances(ByHandStore, InstanceStore):
                         reason = rules.FULL % of.definition.max_queue
                         row.skipped = Skipped.itself(at, reason)
                         tables.end(row, Outcome.SKIPPED)
+                    made.append(row)
                 rows.append(row)
             if claimant is not None:
-                ids = {each.id for each in additions}
-                made = {row.id: row for row in rows if row.id in ids}
-                due = [row for row in made.values() if row.due_at <= tables.now]
+                due = [row for row in made if row.due_at <= tables.now]
                 mine = [row for row in due if may_start(row.view(), claimant)]
                 start_new(mine, tables, claimant)
             return [row.view() for row in rows]

@@ -212,7 +212,7 @@ def _changed(values: str, where: str = "", source: str = "") -> Statement:
 UPDATE task_instances@task_instances_open_idx AS t
    SET {values}{source}
  WHERE {_THEIRS}{where}
-RETURNING t.id, t.definition_key
+RETURNING t.id, t.definition_key, t.slot
 """)
 
 
@@ -295,7 +295,8 @@ _FOLLOW = _changed(
 _FREE_UNSTARTED = _changed(
     f"""claimed_by = NULL, {NOT_ELSEWHERE},
        given_back = NULL, expires_at = NULL, claimable_at = {_ANEW}""",
-    " AND t.claimed_by IS NOT NULL AND t.started_at IS NULL",
+    """ AND t.claimed_by IS NOT NULL AND t.started_at IS NULL
+   AND own(t.overrides, queue) IS NULL""",
 )
 _LET_GO = _let_go("t.started_at IS NULL")
 _LET_GO_UNUSED = _let_go(_UNUSED)
@@ -317,7 +318,7 @@ _CANCEL_RUNNING = _changed(
 _REMOVE_OTHERS = Statement(f"""
 DELETE FROM task_instances@task_instances_open_idx AS t
  WHERE {_THEIRS} AND t.started_at IS NULL
-RETURNING t.id, t.attempt
+RETURNING t.id, t.attempt, t.slot
 """)
 _DELETE = Statement("""
 UPDATE task_definitions@task_definitions_pkey AS d
@@ -325,7 +326,7 @@ UPDATE task_definitions@task_definitions_pkey AS d
  WHERE d.key IN (SELECT l.key FROM task_definitions@task_definitions_id_key AS l
                   WHERE l.id IN (SELECT x.id FROM batch AS x (id uuid))
                     AND l.deleted_at IS NULL FOR UPDATE)
-RETURNING d.key AS d_key, d.id AS d_id, d.slot AS d_slot
+RETURNING d.key AS d_key, d.id AS d_id
 """)
 # It may be seen only when the time has passed, if the transaction is long.
 _FIRE_ANEW = Statement("""
@@ -569,7 +570,8 @@ class SQLEdits(SQLPart):
         if deleted:
             theirs = {"k": batch_of(deleted)}
             execute(_LOCK_OPEN, {}, theirs)
-            for row in execute(_CANCEL_RUNNING, {}, theirs):
+            cancelled = execute(_CANCEL_RUNNING, {}, theirs)
+            for row in cancelled:
                 if isinstance(row.id, UUID):
                     ran[deleted[row.definition_key]].add(row.id)
             gone = execute(_REMOVE_OTHERS, {}, theirs)
@@ -580,7 +582,7 @@ class SQLEdits(SQLPart):
                 # Apart: whatever statistics say, the table is not read for each.
                 which = self._dialect.among(runs.c.instance_id, failed)
                 connection.execute(delete(runs).where(which))
-            free_slots(execute, (row.d_slot for row in rows))
+            free_slots(execute, (row.slot for row in (*cancelled, *gone)))
         # A live one may have a tombstone too: of a former life, if this process could
         # not read it.
         self._tombstones.forget(connection, ids)

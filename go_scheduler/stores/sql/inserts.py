@@ -219,6 +219,7 @@ class SQLInserts(SQLPart):
                 )
             except _Limited:
                 return self.add_instances(definition_id, additions, claimant=claimant)
+        self._classes.seen([each.definition for each in found])
         if len(self._limited) >= _MOST_KNOWN:
             self._limited.clear()
         for each in found[:1]:

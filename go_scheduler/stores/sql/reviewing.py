@@ -268,9 +268,9 @@ class ParkedInstances:
         """Whether it was due and undecided beside one of its own that has ended."""
         if row.overlap is None or row.due_at > row.now:
             return False
-        # Who had not ended at the look held the slot.
-        ended_since = row.id in self._behind.open and holder != row.behind
-        return row.id in self._behind.met or ended_since
+        # Who had not ended at the look held the slot; of a free one it was given back.
+        was_held = holder is not None and row.id in self._behind.open
+        return row.id in self._behind.met or (was_held and holder != row.behind)
 
     def _waits(
         self, row: Any, holder: Any | None, waiting: list[UUID], *, met: bool

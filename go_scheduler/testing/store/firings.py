@@ -729,6 +729,35 @@ class OverrideTests(StoreTests):
             for each in expected:
                 assert ids(rig.claim(queues=[queue], limit=1)) == [each.id]
 
+    def test_its_own_class_is_asked_at_once(self, rig: Rig) -> None:
+        of = rig.put(task())
+        rig.claim()
+        added = rig.add(of, overrides={"priority": 3})
+        assert ids(rig.claim()) == [added.id]
+
+    def test_an_edit_of_the_queue_leaves_it_with_its_node(self, rig: Rig) -> None:
+        of = rig.put(task())
+        rig.add(of, overrides={"queue": "own", "lock": "mine"})
+        [held] = rig.claim(queues=["own"])
+        rig.edit(of, queue="other")
+        [started] = rig.start(held)
+        assert started.started_at is not None
+
+    def test_one_that_is_there_is_not_started_without_its_lock(self, rig: Rig) -> None:
+        of = rig.put(task())
+        there = rig.add(of, overrides={"lock": "mine"})
+        again = [Addition(id=there.id)]
+        assert rig.store.add_instances(of.id, again, claimant=claimant()) == [there]
+
+    def test_a_delete_frees_its_own_lock(self, rig: Rig) -> None:
+        one, other = rig.put(task()), rig.put(task(lock="mine"))
+        rig.add(one, overrides={"lock": "mine"})
+        rig.start(*rig.claim())
+        rig.store.delete_definitions([one.id])
+        rig.add(other)
+        [started] = rig.start(*rig.claim())
+        assert started.started_at is not None
+
     def test_its_own_lock_excludes_others(self, rig: Rig) -> None:
         one, other = rig.put(task()), rig.put(task(lock="theirs"))
         for of in (one, other):

@@ -30,6 +30,7 @@ from go_scheduler.testing.builders import (
     counts_by_state,
     definition,
     ids,
+    task,
 )
 from go_scheduler.testing.clock import START, settle
 from go_scheduler.triggers.simple import IntervalTrigger
@@ -568,6 +569,14 @@ class ReviewTests(StoreTests):
             skipped += ids(found.skipped)
         assert skipped == ids(others)
         assert settled(rig) == NOTHING
+
+    def test_what_met_one_that_was_given_back_goes_on(self, rig: Rig) -> None:
+        of = rig.put(task(overlap=Overlap.SKIP))
+        added = {rig.add(of).id, rig.add(of).id}
+        [run] = go(rig)
+        rig.release(run, delay=HOUR)
+        [free] = rig.store.review_parked(limit=ALL).unparked
+        assert {free.id, run.id} == added
 
     def test_a_run_that_ended_in_time_skips_nothing(self, rig: Rig) -> None:
         in_time, goes_on = due_in_turn(rig, Overlap.SKIP)

@@ -51,12 +51,9 @@ for n, each in ipairs(A.additions) do
       hint('i', row.due_at)
     end
     add(row, each.payload_text)
+    made[#made + 1] = not row.outcome and row.due_at <= now and row or nil
   end
   found[n] = row
-  local is_new = row.id == each.id and row.attempt == 0 and not row.outcome
-  if is_new and row.due_at <= now then
-    made[row.id], made[#made + 1] = row, not made[row.id] and row or nil
-  end
 end
 local function is_among(values, value)
   for _, each in ipairs(values) do

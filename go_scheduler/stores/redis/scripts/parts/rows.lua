@@ -145,9 +145,16 @@ local function save(row)
   stood[row], unsaved[row], encoded[row] = is, true, nil
 end
 
--- What it has of its own instead of its definition's.
+-- What it has of its own instead of its definition's; nothing, if it cannot be read.
+local OWN = { queue = 'string', priority = 'number', expire_after = 'number', lock = 'string' }
 local function overrides_of(row)
-  return row.overrides and object_of(row.overrides) or NOWHERE
+  local own = row.overrides and object_of(row.overrides) or NOWHERE
+  for name, kind in pairs(OWN) do
+    if own[name] ~= nil and type(own[name]) ~= kind then
+      return NOWHERE
+    end
+  end
+  return own
 end
 
 -- Let it be in the queue and the class that are its definition's now, or its own.
