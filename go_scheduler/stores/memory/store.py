@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from heapq import nlargest, nsmallest
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -36,6 +36,7 @@ from go_scheduler.stores.filters import (
 from go_scheduler.stores.memory.definitions import MemoryDefinitions
 from go_scheduler.stores.memory.instances import MemoryInstances
 from go_scheduler.stores.memory.tables import (
+    NEVER,
     SHOWN,
     StatsKey,
     StoredDefinition,
@@ -55,7 +56,6 @@ if TYPE_CHECKING:
 
 _Value = TypeVar("_Value")
 _CHUNK = 1000
-_NEVER = datetime.max.replace(tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,10 +170,10 @@ class MemoryStore(MemoryDefinitions, MemoryInstances, Store):
         scan_limit: int | None = None,
     ) -> Page[TaskInstance]:
         """Read a page of the instances that meet a filter."""
-        last = None if after is None else (after.at or _NEVER, after.id.int)
+        last = None if after is None else (after.at or NEVER, after.id.int)
 
         def place(row: StoredInstance) -> tuple[Any, int, StoredInstance]:
-            at = _NEVER if order is Order.ID else getattr(row, order.value)
+            at = NEVER if order is Order.ID else getattr(row, order.value)
             return at, row.id.int, row
 
         placed = [each for each in self._scan(where, place) if each[0] is not None]
@@ -374,7 +374,7 @@ def _restored(snapshot: Snapshot) -> Tables:
             tables.slots.take(row)
         tables.add_apart(row)
     # What has ended is listed in the order of the ends.
-    for row in sorted(rows, key=lambda row: row.completed_at or _NEVER):
+    for row in sorted(rows, key=lambda row: row.completed_at or NEVER):
         tables.enter(row)
     for run in snapshot.runs:
         row = tables.instances[run.instance_id.int]

@@ -150,9 +150,9 @@ class StoredInstance:
     def definition(self) -> TaskDefinition:
         """Its definition, as it is now, with what it has of its own."""
         of = self.of.definition
-        if self.overrides:
-            of = changed(of, **self.overrides)
-        return of if of.queue == self.queue else changed(of, queue=self.queue)
+        if self.overrides is None and self.queue == of.queue:
+            return of
+        return changed(of, **{**(self.overrides or {}), "queue": self.queue})
 
     def move(self) -> None:
         """Be in the queue and the class that are its definition's now, or its own."""
@@ -307,6 +307,8 @@ Not the row itself: the garbage collector need not walk what holds neither.
 """
 
 _LAST_ID = 1 << 128
+NEVER = datetime.max.replace(tzinfo=UTC)
+"""Later than anything that is noted."""
 _FAILED = Outcome.FAILED
 _expires_at = attrgetter("expires_at")
 _completed_at = attrgetter("completed_at")
@@ -468,6 +470,8 @@ class Tables:
         self.instances: dict[int, StoredInstance] = {}
         self.pending = Pending()
         self.leases: dict[int, StoredInstance] = {}
+        # Before this none of them lapses, so that claims need not look at all.
+        self._first_lapse = NEVER
         self.slots = Slots()
         # A dict would walk over rows that have been taken from its beginning.
         self.ended: dict[bool, OrderedDict[int, StoredInstance]] = {
@@ -552,6 +556,8 @@ class Tables:
             self.ended[row.outcome is _FAILED][row.id.int] = row
         elif row.claimed_by is not None:
             self.leases[row.id.int] = row
+            assert row.expires_at is not None
+            self._first_lapse = min(self._first_lapse, row.expires_at)
         elif row.of.definition.paused:
             return  # What is frozen is in no list.
         elif row.parked:
@@ -633,12 +639,15 @@ class Tables:
         self, queues: Sequence[str], until: datetime, limit: int
     ) -> list[StoredInstance]:
         """Take what has lapsed by then out of its lists, the first to lapse first."""
+        if until < self._first_lapse:
+            return []
         lapsed = [row for row in self.leases.values() if _expires_at(row) <= until]
         served = [row for row in lapsed if row.queue in queues]
         free = [row for row in served if not row.of.definition.paused]
         taken = nsmallest(limit, free, key=attrgetter("expires_at", "id.int"))
         for row in taken:
             self.leave(row)
+        self._first_lapse = min(map(_expires_at, self.leases.values()), default=NEVER)
         return taken
 
     def take_pending(
