@@ -164,7 +164,7 @@ class FileStore(MemoryStore):
     list_due_queues = in_file(MemoryStore.list_due_queues)
     list_runs = in_file(MemoryStore.list_runs)
     reopen_instances = in_file(MemoryStore.reopen_instances)
-    count = in_file(MemoryStore.count)
+    count = Store.count  # which reads by select
     note_stats, list_stats = Store.note_stats, Store.list_stats  # which keep nothing
 
 

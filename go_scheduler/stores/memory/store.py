@@ -189,11 +189,18 @@ class MemoryStore(MemoryDefinitions, MemoryInstances, Store):
             page.next = order.position(views[-1])
         return page
 
-    def _count(self, where: Filter, most: int | None) -> Mapping[State, Counted]:
-        if where.definition_id is not None:
-            return super()._count(where, most)
-        found = Counter(self._scan(where, attrgetter("state")))
-        return {state: counted(found[state], most) for state in State}
+    def count(
+        self, filters: Sequence[Filter], *, most: int | None = None
+    ) -> Sequence[Mapping[State, Counted]]:
+        """Count the instances that meet each of some filters, by their state."""
+        numbers: list[Mapping[State, Counted]] = []
+        for where in filters:
+            if where.definition_id is not None:
+                numbers += super().count([where], most=most)
+            else:
+                found = Counter(self._scan(where, attrgetter("state")))
+                numbers.append({each: counted(found[each], most) for each in State})
+        return numbers
 
     def _scan(
         self, where: Filter, read: Callable[[StoredInstance], _Value]
