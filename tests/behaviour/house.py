@@ -34,6 +34,7 @@ from go_scheduler import (
 )
 from go_scheduler.clock import ZERO, SystemClock
 from go_scheduler.events import Event
+from go_scheduler.node import Phase
 from go_scheduler.stores.filters import Order
 from go_scheduler.testing import ManualClock
 from go_scheduler.testing.builders import counts_by_state
@@ -201,6 +202,19 @@ def wait_until(condition: Callable[[], object]) -> None:
             return
         threading.Event().wait(0.001)
     raise AssertionError("it never holds")
+
+
+def wait_until_draining(scheduler: Scheduler) -> None:
+    """Wait until a stop has been asked for, and nothing more begins.
+
+    Its health tells it too, but is bad as well while a loop is late.
+    """
+
+    def drains() -> bool:
+        node = scheduler._node
+        return node is None or node._phase in (Phase.DRAINING, Phase.STOPPED)
+
+    wait_until(drains)
 
 
 @dataclass(eq=False)

@@ -38,6 +38,7 @@ from tests.behaviour.house import (
     once,
     seconds,
     wait_until,
+    wait_until_draining,
 )
 from tests.behaviour.store_house import task
 from tests.patience import FAILED_AFTER
@@ -249,7 +250,7 @@ def test_what_is_created_while_it_stops_is_left_to_others(
         assert going_on.wait(FAILED_AFTER)
         with meanwhile(node.stop):
             if not stopped:
-                wait_until(lambda: not node.health().ok)
+                wait_until_draining(node)
                 go.set()
         # A stop waits for nobody who adds.
         go.set()

@@ -38,6 +38,7 @@ from tests.behaviour.house import (
     run_now,
     seconds,
     wait_until,
+    wait_until_draining,
 )
 from tests.patience import FAILED_AFTER
 
@@ -105,7 +106,7 @@ def test_nothing_more_begins_once_a_stop_has_been_asked_for(
     [made, *_] = run_now(node, 3)
     threaded.wait_for_hanging()
     with meanwhile(node.stop):
-        wait_until(lambda: node.health().trouble or not node.health().ok)
+        wait_until_draining(node)
         threaded.gate.set()
     assert len(threaded.heard.of(InstanceStarted)) == 1
     assert node.counts()[State.PENDING] == 2
