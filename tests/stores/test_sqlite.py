@@ -469,3 +469,16 @@ def test_an_ended_row_that_cannot_be_read_keeps_no_other_from_being_deleted(
         assert clean_up(store) == 4
         [(left,)] = by_hand.execute("SELECT count(*) FROM task_instances")
     assert left == 1
+
+
+def test_a_bounded_search_by_key_goes_by_the_queues_of_instances(
+    store: SQLiteStore,
+) -> None:
+    of = put(store)
+    additions = [Addition(key="one"), Addition(key="two", overrides={"queue": "own"})]
+    [one, two] = store.add_instances(of.id, additions)
+    for made, queues in ((one, {of.queue}), (two, {"own"})):
+        for key in ("one", "two"):
+            where = Filter(key=key, queues=queues)
+            found = store.select(where, limit=10, scan_limit=10)
+            assert [each.id for each in found] == [made.id] * (made.key == key)
