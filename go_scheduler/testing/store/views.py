@@ -418,6 +418,18 @@ CONDITIONS: Sequence[dict[str, Any]] = (
         "fired_before": START + 2 * HOUR,
     },
 )
+# What pages show of some queues and owners, in an order that an index has.
+WHOSE: Sequence[dict[str, Any]] = (
+    {"queues": ["mail"]},
+    {"owners": ["shop"]},
+    {"queues": ["fax"], "owners": ["shop"]},
+)
+PAGES: Sequence[tuple[dict[str, Any], Order, bool]] = (
+    (SHOWN[0], Order.DUE, False),
+    (SHOWN[1], Order.EXPIRY, False),
+    ({"key": "a"}, Order.EXECUTION, False),
+    ({"states": [State.COMPLETED]}, Order.END, True),
+)
 
 
 class InstanceListTests(StoreTests):
@@ -447,14 +459,22 @@ class InstanceListTests(StoreTests):
     def test_instances_meet_each_pair_of_conditions_in_order(self, rig: Rig) -> None:
         made = [each.id for each in filled(rig).values()]
         every = rig.store.select(Filter(ids=made), limit=100)
-        orders = cycle(product(Order, (False, True), ((2, None), (100, 100))))
+        limits = ((2, None), (100, 100))
+        orders = cycle(product(Order, (False, True), limits))
         pairs = [
             *((each, {}) for each in (*CONDITIONS, {}) for _ in range(4 * len(Order))),
             *combinations(CONDITIONS, 2),
         ]
-        for one, other in pairs:
-            where = Filter(**{**one, **other})
-            order, descending, (limit, scan_limit) = next(orders)
+        reads = [
+            *(({**one, **other}, *next(orders)) for one, other in pairs),
+            *(
+                ({**shown, **whose}, order, descending, limit)
+                for (shown, order, descending), whose in product(PAGES, WHOSE)
+                for limit in limits
+            ),
+        ]
+        for conditions, order, descending, (limit, scan_limit) in reads:
+            where = Filter(**conditions)
             page = partial(
                 rig.store.select,
                 where,
