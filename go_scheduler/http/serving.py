@@ -418,7 +418,7 @@ class _Serving:
             settings.dispatch.opened(types, queue=settings.types.queue)
         )
         metrics = Gathering()
-        arguments = {**settings.scheduler.arguments(), "listeners": [metrics]}
+        arguments = {**settings.scheduler.as_arguments(), "listeners": [metrics]}
         if types.types:
             arguments["queues"] = settings.types.queues(types)
         # It runs the server's own job types alone.
@@ -429,14 +429,14 @@ class _Serving:
         client = scheduler if runs else Client(store)
         # It is a node of its own, and hands out work that runs elsewhere.
         self._work = settings.work.hand_out(scheduler) if runs else None
-        access, limits = settings.access.access(), settings.server.request_limits()
+        access, limits = settings.access.made(), settings.server.request_limits()
         api = create_app(
             client,
             access=access,
             work=self._work,
             types=types,
             limits=limits,
-            jobs=settings.jobs.defaults(),
+            jobs=settings.jobs.made(),
             metrics=metrics,
         )
         context: Context = api.state.context

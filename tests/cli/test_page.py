@@ -192,7 +192,7 @@ def test_the_container_is_made_of_what_there_is() -> None:
     folder = ROOT / "examples/docker"
     settings = load_configuration(folder / "go_scheduler.yaml")
     assert not settings.access.is_open
-    settings.access.access()
+    settings.access.made()
     compose = yaml.safe_load((folder / "compose.yaml").read_text())
     server = compose["services"]["server"]
     assert (folder / server["build"]["context"]).resolve() == ROOT

@@ -156,7 +156,7 @@ def test_a_key_is_let_in_by_what_is_to_be_configured(
     file.write_text(shell(*words, where=False))
     [key] = re.findall(r"gs_\S+", shell.errors)
     assert key not in file.read_text()
-    known = [each.key() for each in load_configuration(file).access.keys]
+    known = [each.made() for each in load_configuration(file).access.keys]
     caller = ApiKeys(known, SystemClock()).caller_of(key)
     assert caller.subject == "mail workers"
     assert caller.scopes == {"workers", "runs:read"}

@@ -273,7 +273,7 @@ def worker(
         "--max-workers": ("scheduler.max_workers", max_workers),
     }
     settings = configuration(where.config, options)
-    arguments = settings.scheduler.arguments()
+    arguments = settings.scheduler.as_arguments()
     found: Any = imported_handler(handler)
     queues_served = arguments["queues"]
     told = f"runs {handler} for the queues {', '.join(queues_served)}"

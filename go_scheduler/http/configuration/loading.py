@@ -20,16 +20,16 @@ from pydantic_settings import (
     SettingsError,
 )
 
-from go_scheduler.clock import SystemClock
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.formatting import shown
 from go_scheduler.handlers.job_types import JobTypes
-from go_scheduler.http.access.authentication import ApiKeys
-from go_scheduler.http.access.issuer import OidcIssuer
-from go_scheduler.http.access.loopback import checked_origins, is_loopback
+from go_scheduler.http.access.loopback import is_loopback
 from go_scheduler.http.configuration.files import find_file, read_file, read_yaml
-from go_scheduler.http.configuration.sections import PREFIX, Configuration
-from go_scheduler.policies import CatchUp
+from go_scheduler.http.configuration.sections import (
+    PREFIX,
+    Configuration,
+    Section,
+)
 from go_scheduler.pydantic_messages import worded
 from go_scheduler.scheduler import Scheduler
 from go_scheduler.stores import MemoryStore
@@ -38,8 +38,7 @@ from go_scheduler.stores.opening import open_store
 if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
 
-    from go_scheduler.http.access.authentication import ApiKey
-    from go_scheduler.http.configuration.sections import KeySection, ServerSection
+    from go_scheduler.http.configuration.sections import ServerSection
 
 Place = tuple[str | int, ...]
 """The path of a setting: the names of its sections, and its own."""
@@ -296,62 +295,39 @@ def check(settings: Configuration) -> None:
 
 
 def _parts(settings: Configuration) -> Iterator[tuple[Place, Callable[[], object]]]:
-    """The objects to make of the settings, by the paths of these."""
+    """The objects to make of the settings, by the paths of these; inner ones first."""
+    yield from _sections(settings, ())
     if (url := settings.store.url) is not None:
         yield ("store", "url"), lambda: open_store(url.get_secret_value()).close()
-    access, server = settings.access, settings.server
-    keys: list[ApiKey] = []
-    for index, each in enumerate(access.keys):
-
-        def add(each: KeySection = each) -> None:
-            key = each.key()
-            ApiKeys([*keys, key], SystemClock())
-            keys.append(key)
-
-        yield ("access", "keys", index), add
-    if access.oidc is not None:
-        yield ("access", "oidc"), partial(OidcIssuer, **dict(access.oidc))
-    yield ("access", "origins"), partial(checked_origins, access.origins)
     yield ("server", "host"), partial(_check_host, settings)
-    yield ("server", "tls_certificate"), partial(_check_tls, server)
-    yield ("server", "limits"), server.request_limits
-    yield ("jobs",), settings.jobs.defaults
-    if (origin := settings.dashboard.origin) is not None:
-        yield ("dashboard", "origin"), partial(checked_origins, [origin])
-    yield from _types(settings)
-    scheduler = settings.scheduler
-    yield ("scheduler", "retry"), scheduler.retry.policy
-    yield ("scheduler", "catch_up"), partial(CatchUp, **dict(scheduler.catch_up))
-    yield (
-        ("scheduler",),
-        lambda: Scheduler(None, MemoryStore(), **scheduler.arguments()),
-    )
-    yield (
-        ("work",),
-        lambda: settings.work.hand_out(Scheduler(None, MemoryStore())),
-    )
-
-
-def _types(settings: Configuration) -> Iterator[tuple[Place, Callable[[], object]]]:
+    yield ("server", "tls_certificate"), partial(_check_tls, settings.server)
+    arguments = settings.scheduler.as_arguments
+    yield ("scheduler",), lambda: Scheduler(None, MemoryStore(), **arguments())
+    yield ("work",), lambda: settings.work.hand_out(Scheduler(None, MemoryStore()))
     types, dispatch = settings.types, settings.dispatch
-    if (webhook := types.webhook) is not None:
-        for of in ("secrets", "authorizations"):
-            for name, secret in getattr(webhook, of).items():
-                yield ("types", "webhook", of, name), secret.secret
-        yield ("types", "webhook"), webhook.executor
-    if types.email is not None:
-        yield ("types", "email"), types.email.executor
     if types.shell is not None:
         yield ("types", "shell"), partial(_check_shell, settings)
-        for name, command in types.shell.commands.items():
-            yield ("types", "shell", "commands", name), command.command
-        yield ("types", "shell"), types.shell.executor
     yield ("types",), types.job_types
     for name, each in dispatch.types.items():
         make = partial(each.job_type, JobTypes(), name, queue=types.queue)
         yield ("dispatch", "types", name), make
     if dispatch.url is not None or dispatch.types:
         yield ("dispatch",), partial(_check_dispatch, settings)
+
+
+def _sections(value: Any, place: Place) -> Iterator[tuple[Place, Callable[[], object]]]:
+    """What the sections within a value make, and it itself, if it is one."""
+    below: Iterable[tuple[str | int, Any]] = ()
+    if isinstance(value, Section):
+        below = value
+    elif isinstance(value, dict):
+        below = value.items()
+    elif isinstance(value, tuple):
+        below = enumerate(value)
+    for name, each in below:
+        yield from _sections(each, (*place, name))
+    if isinstance(value, Section):
+        yield place, value.made
 
 
 def _check_host(settings: Configuration) -> None:

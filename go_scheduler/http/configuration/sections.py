@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from copy import copy
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -40,6 +41,7 @@ from go_scheduler.http.access.authentication import (
     OpenAccess,
 )
 from go_scheduler.http.access.issuer import OidcIssuer
+from go_scheduler.http.access.loopback import checked_origins
 from go_scheduler.http.configuration.files import read_text
 from go_scheduler.http.configuration.imported import imported
 from go_scheduler.http.jobs.staggering import JobDefaults
@@ -49,8 +51,6 @@ from go_scheduler.policies import CatchUp, RetryPolicy
 from go_scheduler.scheduler import Scheduler
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from go_scheduler.handlers.registry import Handler
     from go_scheduler.http.configuration.loading import Sources
 
@@ -63,6 +63,12 @@ def _several(value: object) -> object:
     """A list, or a text with commas, as in the environment."""
     if isinstance(value, str):
         return [each.strip() for each in value.split(",") if each.strip()]
+    return value
+
+
+def _origin(value: str) -> str:
+    """An origin as browsers send it."""
+    checked_origins([value])
     return value
 
 
@@ -115,6 +121,9 @@ Duration = Annotated[
 Texts = Annotated[tuple[str, ...], BeforeValidator(_several)]
 """A list of texts, or one text with commas between them."""
 
+Origin = Annotated[str, AfterValidator(_origin)]
+"""The origin of a site, such as ``https://tasks.example.org``."""
+
 SecretText = Annotated[SecretStr, PlainSerializer(_masked)]
 """A text that is masked when it is shown, and that may be in a file."""
 
@@ -123,7 +132,13 @@ SecretTexts = Annotated[dict[str, SecretText], BeforeValidator(_all_from_files)]
 
 
 class Section(BaseModel):
-    """A section: unknown settings are refused, and secrets may be in files."""
+    """A section: unknown settings are refused, and secrets may be in files.
+
+    Attributes:
+        makes: What is made of its settings; None: the section is used as it is.
+    """
+
+    makes: ClassVar[Callable[..., Any] | None] = None
 
     model_config = ConfigDict(
         extra="forbid", frozen=True, hide_input_in_errors=True, validate_default=True
@@ -137,6 +152,33 @@ class Section(BaseModel):
         secrets = (SecretStr, SecretText | None)
         fields = cls.model_fields.items()
         return _from_files(given, [n for n, f in fields if f.annotation in secrets])
+
+    def as_arguments(self) -> dict[str, Any]:
+        """The settings as arguments: secrets as texts, sections as what they make.
+
+        Raises:
+            ConfigurationError: A value is wrong.
+        """
+        return {name: _made(value) for name, value in self}
+
+    def made(self) -> Any:
+        """What the section makes.
+
+        Raises:
+            ConfigurationError: A value is wrong.
+        """
+        return self if self.makes is None else self.makes(**self.as_arguments())
+
+
+def _made(value: object) -> object:
+    """The argument for a setting."""
+    if isinstance(value, SecretStr):
+        return value.get_secret_value()
+    if isinstance(value, Section):
+        return value.made()
+    if isinstance(value, dict):
+        return {name: _made(each) for name, each in value.items()}
+    return tuple(map(_made, value)) if isinstance(value, tuple) else value
 
 
 class StoreSection(Section):
@@ -158,6 +200,8 @@ class StoreSection(Section):
 class KeySection(Section):
     """An API key; see ``ApiKey``."""
 
+    makes = ApiKey
+
     subject: str
     hash: SecretText
     scopes: Texts
@@ -165,17 +209,11 @@ class KeySection(Section):
     owners: Texts | None = None
     expires_at: datetime | None = None
 
-    def key(self) -> ApiKey:
-        """The key.
-
-        Raises:
-            ConfigurationError: A value is wrong.
-        """
-        return ApiKey(**dict(self) | {"hash": self.hash.get_secret_value()})
-
 
 class OidcSection(Section):
     """The issuer of tokens; see ``OidcIssuer``."""
+
+    makes = OidcIssuer
 
     issuer: str
     audience: str
@@ -202,14 +240,14 @@ class AccessSection(Section):
 
     keys: tuple[KeySection, ...] = ()
     oidc: OidcSection | None = None
-    origins: Texts = ()
+    origins: Annotated[tuple[Origin, ...], BeforeValidator(_several)] = ()
 
     @property
     def is_open(self) -> bool:
         """Whether there is no authentication."""
         return not self.keys and self.oidc is None
 
-    def access(self) -> Access:
+    def made(self) -> Access:
         """The authentication of callers.
 
         Raises:
@@ -217,9 +255,8 @@ class AccessSection(Section):
         """
         if self.is_open:
             return OpenAccess(self.origins)
-        issuer = None if self.oidc is None else OidcIssuer(**dict(self.oidc))
-        keys = [each.key() for each in self.keys]
-        return BearerAccess(keys=keys, issuer=issuer, origins=self.origins)
+        given = self.as_arguments()
+        return BearerAccess(issuer=given.pop("oidc"), **given)
 
 
 class DashboardSection(Section):
@@ -238,7 +275,7 @@ class DashboardSection(Section):
 
     enabled: bool = True
     allow_changes: bool | None = None
-    origin: str | None = None
+    origin: Origin | None = None
     client_id: str | None = None
     client_secret: SecretText | None = None
     scope: str = "openid"
@@ -256,6 +293,8 @@ class RateSection(Section):
         per_second: The calls per second in the long run.
         burst: The most calls at once.
     """
+
+    makes = Rate
 
     per_second: float = _RATE.per_second
     burst: int = _RATE.burst
@@ -319,13 +358,14 @@ class ServerSection(Section):
         Raises:
             ConfigurationError: A limit is wrong.
         """
-        rate = self.limits.rate
-        given = dict(self.limits) | {"rate": rate and Rate(**dict(rate))}
+        given = self.limits.as_arguments()
         return Limits(**given, read=self.read_timeout, answer=self.write_timeout)
 
 
 class RetrySection(Section):
     """The retry policy; see ``RetryPolicy``."""
+
+    makes = RetryPolicy
 
     max_attempts: int | None = 20
     delay: Duration | None = 15 * _SECOND
@@ -342,17 +382,15 @@ class RetrySection(Section):
             return given
         return {"factor": 1.0, "max_delay": None, "jitter": 0.0} | given
 
-    def policy(self) -> RetryPolicy | None:
-        """The policy; None: it has no setting.
-
-        Raises:
-            ConfigurationError: The policy is wrong.
-        """
-        return RetryPolicy(**dict(self)) if self.model_fields_set else None
+    def made(self) -> RetryPolicy | None:
+        """The policy; None: it has no setting."""
+        return super().made() if self.model_fields_set else None
 
 
 class CatchUpSection(Section):
     """The catch-up policy; see ``CatchUp``."""
+
+    makes = CatchUp
 
     mode: Literal["latest", "all", "none"] = "latest"
     grace: Duration = 10 * _SECOND
@@ -383,17 +421,6 @@ class SchedulerSection(Section):
     clock_error: Duration | None = None
     lateness_objective: Duration | None = None
     log_runs: bool = False
-
-    def arguments(self) -> dict[str, Any]:
-        """The arguments of a ``Scheduler``.
-
-        Raises:
-            ConfigurationError: A policy is wrong.
-        """
-        return dict(self) | {
-            "retry": self.retry.policy(),
-            "catch_up": CatchUp(**dict(self.catch_up)),
-        }
 
 
 class WorkSection(Section):
@@ -434,27 +461,19 @@ class WorkSection(Section):
 class JobsSection(Section):
     """The defaults of jobs; see ``JobDefaults``."""
 
+    makes = JobDefaults
+
     jitter: Duration | None = None
     interval: Duration | None = None
-
-    def defaults(self) -> JobDefaults:
-        """The defaults."""
-        return JobDefaults(**dict(self))
 
 
 class SecretSection(Section):
     """A secret, and the hosts that may receive it; see ``Secret``."""
 
+    makes = Secret
+
     value: SecretText
     hosts: Texts
-
-    def secret(self) -> Secret:
-        """The secret.
-
-        Raises:
-            ConfigurationError: The value or a host is wrong.
-        """
-        return Secret(value=self.value.get_secret_value(), hosts=self.hosts)
 
 
 class WebhookSection(Section):
@@ -479,21 +498,15 @@ class WebhookSection(Section):
     secrets: dict[str, SecretSection] = Field(default_factory=dict)
     authorizations: dict[str, SecretSection] = Field(default_factory=dict)
 
-    def executor(self) -> Webhook:
+    def made(self) -> Webhook:
         """The handler of the type.
 
         Raises:
             ConfigurationError: A setting is wrong.
         """
-        given = dict(self)
-        secrets, authorizations = (
-            {name: each.secret() for name, each in given.pop(of).items()}
-            for of in ("secrets", "authorizations")
-        )
-        settings = WebhookSettings(**given)
-        return Webhook(
-            secrets=secrets, authorizations=authorizations, settings=settings
-        )
+        given = self.as_arguments()
+        known = {name: given.pop(name) for name in ("secrets", "authorizations")}
+        return Webhook(**known, settings=WebhookSettings(**given))
 
 
 class EmailSection(Section):
@@ -511,23 +524,23 @@ class EmailSection(Section):
     recipients: Texts | None = None
     max_recipients: int = 50
 
-    def executor(self) -> Email:
+    def made(self) -> Email:
         """The handler of the type.
 
         Raises:
             ConfigurationError: A setting is wrong.
         """
-        given = dict(self)
+        given = self.as_arguments()
         mail = {
             name: given.pop(name) for name in ("sender", "recipients", "max_recipients")
         }
-        if self.password is not None:
-            given["password"] = self.password.get_secret_value()
         return Email(MailServer(**given), **mail)
 
 
 class CommandLimitsSection(Section):
     """The limits of a command's process; see ``shell.Limits``."""
+
+    makes = CommandLimits
 
     cpu_seconds: int | None = None
     memory: int | None = None
@@ -549,17 +562,16 @@ class CommandSection(Section):
     final_codes: tuple[int, ...] = ()
     limits: CommandLimitsSection = CommandLimitsSection()
 
-    def command(self) -> Command:
+    def made(self) -> Command:
         """The command.
 
         Raises:
             ConfigurationError: There is no such program or folder, or a value is wrong.
         """
-        found = dict(self) | {"limits": CommandLimits(**dict(self.limits))}
-        if (environment := found.pop("environment")) is not None:
-            secrets = environment.items()
-            found["environment"] = {n: each.get_secret_value() for n, each in secrets}
-        return Command(**found)
+        given = self.as_arguments()
+        if self.environment is None:
+            del given["environment"]
+        return Command(**given)
 
 
 class ShellSection(Section):
@@ -570,17 +582,10 @@ class ShellSection(Section):
         grace: The time between SIGTERM and SIGKILL for a command.
     """
 
+    makes = Shell
+
     commands: dict[str, CommandSection]
     grace: Duration = timedelta(seconds=2)
-
-    def executor(self) -> Shell:
-        """The handler of the type.
-
-        Raises:
-            ConfigurationError: A command is wrong.
-        """
-        commands = {name: each.command() for name, each in self.commands.items()}
-        return Shell(commands, grace=self.grace)
 
 
 class TypesSection(Section):
@@ -620,7 +625,7 @@ class TypesSection(Section):
             types.load_announced()
         for name in ("webhook", "email", "shell"):
             if (section := getattr(self, name)) is not None:
-                types.add(name, section.executor(), queue=self.queue)
+                types.add(name, section.made(), queue=self.queue)
         return types
 
     def queues(self, types: JobTypes) -> tuple[str, ...]:
@@ -682,8 +687,7 @@ class DispatchTypeSection(Section):
         Raises:
             ConfigurationError: A setting is wrong, or the name is taken.
         """
-        fields = dict(self) | {"queue": self.queue or queue}
-        fields["retry"] = self.retry and self.retry.policy()
+        fields = self.as_arguments() | {"queue": self.queue or queue}
         schema = fields.pop("payload")
         Schema(schema, name="payload")  # named as it is here
         return types.job_type(name, schema=schema, **fields)

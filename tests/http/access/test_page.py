@@ -37,7 +37,7 @@ CLIENTS = {each["clientId"]: each for each in REALM["clients"]}
 
 
 def issuer() -> OidcIssuer:
-    access = load_configuration(CONFIGURED).access.access()
+    access = load_configuration(CONFIGURED).access.made()
     assert isinstance(access, BearerAccess)
     assert access.issuer is not None
     return access.issuer

@@ -124,8 +124,8 @@ def test_work_is_handed_out_as_the_parts_have_it_by_default() -> None:
 
 
 def test_what_holds_for_jobs_can_be_set() -> None:
-    assert load().jobs.defaults() == JobDefaults()
-    defaults = load("jobs: {jitter: 5s, interval: 1m}").jobs.defaults()
+    assert load().jobs.made() == JobDefaults()
+    defaults = load("jobs: {jitter: 5s, interval: 1m}").jobs.made()
     assert defaults == JobDefaults(
         jitter=timedelta(seconds=5), interval=timedelta(minutes=1)
     )
@@ -156,7 +156,7 @@ types:
     assert types.described("shell").definition.queue == "here"
     assert types.check("shell", {"command": "hello", "arguments": {"name": "a"}})
     assert settings.types.shell is not None
-    command = settings.types.shell.commands["hello"].command()
+    command = settings.types.shell.commands["hello"].made()
     assert command == Command(
         arguments=("echo", "{name}"),
         options=("name",),
@@ -322,7 +322,7 @@ def test_they_are_run_by_a_worker() -> None:
         ),
         (
             "{url: 'memory://', types: {resize: {retry: {factor: 0}}}}",
-            "dispatch.types.resize: factor",
+            "dispatch.types.resize.retry.factor: factor",
         ),
     ],
 )

@@ -44,8 +44,8 @@ def test_without_anything_all_is_as_the_parts_have_it() -> None:
     assert (settings.server.host, settings.server.port) == ("127.0.0.1", 8710)
     assert settings.server.drain == timedelta(seconds=30)
     assert settings.server.request_limits() == Limits()
-    assert isinstance(settings.access.access(), OpenAccess)
-    given = settings.scheduler.arguments()
+    assert isinstance(settings.access.made(), OpenAccess)
+    given = settings.scheduler.as_arguments()
     defaults = inspect.signature(Scheduler).parameters
     assert given == {name: defaults[name].default for name in given}
     assert {origin for *_, origin in settings_of(settings)} == {"default"}
@@ -125,7 +125,7 @@ def test_durations_lists_and_sections_are_said_in_the_environment_too() -> None:
         GO_SCHEDULER_LOG__REQUESTS="no",
     )
     assert settings.store.url == SecretStr("sqlite:///a.db")
-    given = settings.scheduler.arguments()
+    given = settings.scheduler.as_arguments()
     assert given["lease"] == timedelta(seconds=90)
     assert given["queues"] == ("a", "b")
     assert given["retry"] == RetryPolicy(max_attempts=3)
@@ -149,8 +149,8 @@ def test_what_is_left_out_of_a_retry_is_as_in_a_policy(
     said: str, policy: RetryPolicy | None
 ) -> None:
     settings = load(GO_SCHEDULER_SCHEDULER__RETRY=said)
-    assert settings.scheduler.arguments()["retry"] == policy
-    assert load().scheduler.arguments()["retry"] is None
+    assert settings.scheduler.as_arguments()["retry"] == policy
+    assert load().scheduler.as_arguments()["retry"] is None
     shown = settings.scheduler.retry
     if policy is not None:
         assert RetryPolicy(**dict(shown)) == policy
@@ -173,6 +173,8 @@ access:
       scopes: [admin]
       qeues: [a]
   oidc: {issuer: https://a.example}
+  origins: ["*"]
+dashboard: {origin: nowhere}
 """
     told = refused(text, GO_SCHEDULER_LOG__LEVEL="loud", GO_SCHEDULER_LOG__X__Y="1")
     assert {*told} == {
@@ -189,6 +191,10 @@ access:
         "settings.yaml: access.keys.0.qeues: there is no such setting: did"
         " you mean queues?",
         "settings.yaml: access.oidc.audience: it is missing",
+        "settings.yaml: access.origins.0: an origin is written as browsers send it,"
+        " such as https://tasks.example.org: '*'",
+        "settings.yaml: dashboard.origin: an origin is written as browsers send it,"
+        " such as https://tasks.example.org: 'nowhere'",
         "GO_SCHEDULER_LOG__LEVEL: log.level: it must be 'debug', 'info', 'warning'"
         " or 'error'",
         "GO_SCHEDULER_LOG__X__Y: log.x: there is no such setting as 'x': known are"
@@ -316,7 +322,7 @@ access:
 server: {tls_key_password: "x://a?b", limits: {rate: null}}
 """
     loaded = load(text)
-    assert isinstance(loaded.access.access(), BearerAccess)
+    assert isinstance(loaded.access.made(), BearerAccess)
     assert loaded.server.request_limits().rate is None
     shown = "\n".join(as_yaml(loaded))
     assert "s3cret" not in shown
@@ -384,10 +390,7 @@ access:
       hash: {HASH}
       scopes:
         - jobs:reed
-    - {{subject: cid, hash: {HASH}, scopes: [jobs:read]}}
-    - {{subject: dan, hash: {HASH}, scopes: [jobs:read]}}
   oidc: {{issuer: "http://a.example", audience: x}}
-  origins: ["*"]
 server:
   tls_certificate: none.pem
   tls_key: none.pem
@@ -406,17 +409,15 @@ types:
       a: {{value: secret, hosts: []}}
 """
 TOLD = (
-    "access.keys.0.hash: hash of the key of ann must be",
-    "access.keys.1.scopes: scopes of bob has 'jobs:reed'",
-    "access.keys.3: the keys of cid and dan both begin with",
-    "access.oidc.issuer: issuer must be an https URL",
-    "access.origins: an origin is written as",
-    "server.tls_certificate: none.pem, with tls_key none.pem, cannot be used",
-    "server.limits: a rate must be at least 1",
-    "jobs.jitter: jitter must be at least 0 s",
-    "types.webhook.secrets.a.hosts: hosts must name the hosts",
+    "server.limits.rate: a rate must be at least 1",
     "scheduler.retry.factor: factor must be",
     "scheduler.catch_up.grace: grace must be",
+    "jobs.jitter: jitter must be at least 0 s",
+    "access.keys.0.hash: hash of the key of ann must be",
+    "access.keys.1.scopes: scopes of bob has 'jobs:reed'",
+    "access.oidc.issuer: issuer must be an https URL",
+    "types.webhook.secrets.a.hosts: hosts must name the hosts",
+    "server.tls_certificate: none.pem, with tls_key none.pem, cannot be used",
     "work.lease: lease must be at least 1 s",
 )
 
@@ -432,7 +433,7 @@ def test_all_that_a_server_would_refuse_is_told_with_its_name() -> None:
         "that a secret goes to", ""
     )
     with pytest.raises(
-        ConfigurationError, match=r"^settings\.yaml: access\.keys\.0\.hash: hash of"
+        ConfigurationError, match=r"^settings\.yaml: server\.limits\.rate: a rate"
     ):
         serve(found)
 
@@ -445,7 +446,11 @@ def test_all_that_a_server_would_refuse_is_told_with_its_name() -> None:
             "types: {shell: {commands: {x: {arguments: [/bin/true]}}}}",
             "types.shell: it runs commands, and without authentication",
         ),
-        ("dashboard: {origin: nowhere}", "dashboard.origin: an origin is written as"),
+        (
+            f"access: {{keys: [{{subject: ann, hash: {HASH}, scopes: []}},"
+            f" {{subject: bob, hash: {HASH}, scopes: []}}]}}",
+            "access: the keys of ann and bob both begin with",
+        ),
         ("store: {url: 'mysql://a:secret@b'}", "store.url: no store has the scheme"),
         ("scheduler:\n  lease: 0.1", "scheduler.lease: lease must be at least 1 s"),
     ],
