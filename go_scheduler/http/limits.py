@@ -199,89 +199,77 @@ class Limited:
         # The answer has the warnings about a schedule.
         WARNS.set(False)
         CARRIED.set(trace_context_of(scope))
-        problem = await _Request(self._app, self._limits, scope).serve(receive, send)
+        problem = self._refusal(scope) or await self._serve(scope, receive, send)
         if problem is not None:
             await problem.answer()(scope, receive, send)
 
+    def _refusal(self, scope: Scope) -> Problem | None:
+        """The problem of a request that is refused before its body is read."""
+        limits, headers = self._limits, Headers(scope=scope)
+        size = sum([len(name) + len(value) for name, value in headers.raw])
+        if len(headers) > limits.headers or size > limits.header_bytes:
+            return headers_too_large(
+                f"at most {limits.headers} headers of together {limits.header_bytes}"
+                " bytes are taken"
+            )
+        is_long = _length(headers) > limits.body_bytes
+        if is_long and path_within(scope) not in _OPEN_ENDED:
+            detail = f"a body may have {limits.body_bytes} bytes"
+            title = "Content Too Large"
+            return Problem(413, "too-large", title, detail, headers=CLOSE)
+        return None
 
-class _Request:
-    """One request with limits of its size, and of the time for its body and answer."""
+    async def _serve(
+        self, scope: Scope, receive: Receive, send: Send
+    ) -> Problem | None:
+        """Limit the size of the body, and the time for it and for the answer."""
+        limits, now = self._limits, asyncio.get_running_loop().time
+        is_open_ended = path_within(scope) in _OPEN_ENDED
+        to_answer = None if is_open_ended else limits.answer.total_seconds()
+        is_reading, size = _has_body(Headers(scope=scope)), 0
 
-    def __init__(self, app: ASGIApp, limits: Limits, scope: Scope) -> None:
-        self._app = app
-        self._limits = limits
-        self._scope = scope
-        self._headers = Headers(scope=scope)
-        self._open_ended = path_within(scope) in _OPEN_ENDED
-        self._to_answer = None if self._open_ended else limits.answer
-        self._reading = _has_body(self._headers)
-        self._size = 0
+        def allow(seconds: float | None) -> None:
+            if seconds is not None:
+                timeout.reschedule(now() + seconds)
+            elif timeout.when() is not None:
+                timeout.reschedule(None)
 
-    async def serve(self, receive: Receive, send: Send) -> Problem | None:
-        """Serve the request; returns the problem to answer if it is beyond a limit."""
-        if (problem := self._refusal()) is not None:
-            return problem
+        async def timed_receive() -> Message:
+            nonlocal is_reading, size
+            message = await receive()
+            body = message.get("body", b"")
+            size += len(body)
+            if b"\0" in body and not is_open_ended:
+                # JSON in UTF-16 or UTF-32, which the parser would accept.
+                raise HTTPException(400)
+            if size > limits.body_bytes and not is_open_ended:
+                # FastAPI makes a 400 of any other exception while it reads a body.
+                raise HTTPException(413, headers=CLOSE)
+            if not message.get("more_body", False):
+                is_reading = False
+                allow(to_answer)
+            return message
+
+        async def timed_send(message: Message) -> None:
+            # From now on the server limits the time: see ``serving.Bounds``. A route
+            # that answers while it reads limits that itself.
+            allow(None)
+            await send(message)
+
+        to_begin = limits.read.total_seconds() if is_reading else to_answer
         try:
-            async with asyncio.timeout(None) as self._timeout:
-                self._allow(self._limits.read if self._reading else self._to_answer)
-
-                async def timed_receive() -> Message:
-                    return self._received(await receive())
-
-                async def timed_send(message: Message) -> None:
-                    # From now on the server limits the time: see ``serving.Bounds``. A
-                    # route that answers while it reads limits that itself.
-                    self._allow(None)
-                    await send(message)
-
-                await self._app(self._scope, timed_receive, timed_send)
+            async with asyncio.timeout(to_begin) as timeout:
+                await self._app(scope, timed_receive, timed_send)
         except TimeoutError:
-            if not self._timeout.expired():
+            if not timeout.expired():
                 raise
-            if self._reading:
+            if is_reading:
                 return too_slow("the body took too long to arrive")
             return store_away(
                 "the store did not answer in time; what was asked for may happen all"
                 " the same"
             )
         return None
-
-    def _refusal(self) -> Problem | None:
-        """Check a request before its body is read."""
-        limits, headers = self._limits, self._headers
-        size = sum(len(name) + len(value) for name, value in headers.raw)
-        if len(headers) > limits.headers or size > limits.header_bytes:
-            return headers_too_large(
-                f"at most {limits.headers} headers of together {limits.header_bytes}"
-                " bytes are taken"
-            )
-        is_long = self._reading and _length(headers) > limits.body_bytes
-        if is_long and not self._open_ended:
-            detail = f"a body may have {limits.body_bytes} bytes"
-            title = "Content Too Large"
-            return Problem(413, "too-large", title, detail, headers=CLOSE)
-        return None
-
-    def _allow(self, time: timedelta | None) -> None:
-        if time is not None:
-            now = asyncio.get_running_loop().time()
-            self._timeout.reschedule(now + time.total_seconds())
-        elif self._timeout.when() is not None:
-            self._timeout.reschedule(None)
-
-    def _received(self, message: Message) -> Message:
-        body = message.get("body", b"")
-        self._size += len(body)
-        if b"\0" in body and not self._open_ended:
-            # JSON in UTF-16 or UTF-32, which the parser would accept.
-            raise HTTPException(400)
-        if self._size > self._limits.body_bytes and not self._open_ended:
-            # FastAPI makes a 400 of any other exception while it reads a body.
-            raise HTTPException(413, headers=CLOSE)
-        if not message.get("more_body", False):
-            self._reading = False
-            self._allow(self._to_answer)
-        return message
 
 
 def wrong_media_type(scope: Scope) -> Problem | None:
