@@ -16,13 +16,7 @@ from go_scheduler.http.problems import RETRY_AFTER, Problem
 from go_scheduler.models import Outcome
 
 if TYPE_CHECKING:
-    from collections.abc import (
-        AsyncGenerator,
-        AsyncIterator,
-        Callable,
-        Hashable,
-        Mapping,
-    )
+    from collections.abc import AsyncGenerator, Callable, Hashable, Mapping
 
     from go_scheduler.client import Client
     from go_scheduler.http.access.caller import Caller
@@ -122,7 +116,7 @@ class Live:
         most: int = 200,
     ) -> None:
         self._client = client
-        self._stopping = asyncio.Event()
+        self._stopping = False
         self._every = every
         self._lasts = lasts
         self._most = most
@@ -135,7 +129,9 @@ class Live:
 
     def stop(self) -> None:
         """End all streams, and refuse new ones."""
-        self._stopping.set()
+        self._stopping = True
+        for each in self._readers.values():
+            each.changed.set()
 
     def stream(
         self, kind: str, restriction: Restriction = UNRESTRICTED
@@ -151,7 +147,7 @@ class Live:
         """
         if kind not in KINDS:
             raise Problem(404, "not-found", "Not Found", "there is no such event")
-        if self.viewers >= self._most or self._stopping.is_set():
+        if self.viewers >= self._most or self._stopping:
             raise Problem(
                 503,
                 "too-many-viewers",
@@ -173,35 +169,23 @@ class Live:
             look = partial(KINDS[kind], self._client, restriction)
             reader = self._readers[kind, restriction] = _Reader(look, self._pause)
         reader.viewers += 1
-        stopping = asyncio.create_task(self._stopping.wait())
         try:
+            changed = reader.changed
             yield _BEGIN
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._lasts):
-                    async for event in _until(stopping, reader):
-                        yield event
+                    while not self._stopping:
+                        await changed.wait()
+                        if not self._stopping:
+                            changed = reader.changed
+                            yield CHANGED.format(reader.changes)
             # Only sending shows that a browser has gone.
             yield _BEAT
         finally:
-            stopping.cancel()
             reader.viewers -= 1
             if not reader.viewers:
                 reader.task.cancel()
                 self._readers.pop((kind, restriction), None)
-
-
-async def _until(stopping: asyncio.Task[object], reader: _Reader) -> AsyncIterator[str]:
-    """An event for each change, until the streams are to end."""
-    seen = reader.changes
-    while not stopping.done():
-        changed = asyncio.create_task(reader.after(seen))
-        try:
-            await asyncio.wait({stopping, changed}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            changed.cancel()
-        if not stopping.done():
-            seen = reader.changes
-            yield CHANGED.format(seen)
 
 
 class _Reader:
@@ -210,6 +194,9 @@ class _Reader:
     Args:
         look: Reads a value that differs when something has changed.
         pause: Seconds between two polls.
+
+    Attributes:
+        changed: Is set at the next change; the change after that has another one.
     """
 
     def __init__(
@@ -217,15 +204,10 @@ class _Reader:
     ) -> None:
         self._look = look
         self._pause = pause
-        self._changed = asyncio.Condition()
+        self.changed = asyncio.Event()
         self.viewers = 0
         self.changes = 0
         self.task = asyncio.create_task(self._read())
-
-    async def after(self, seen: int) -> None:
-        """Wait until there are more changes than this."""
-        async with self._changed:
-            await self._changed.wait_for(lambda: self.changes > seen)
 
     async def _read(self) -> None:
         last: Hashable = None
@@ -234,8 +216,8 @@ class _Reader:
             with suppress(StoreError):
                 found = await on_thread(self._look)
                 if last not in (None, found):
-                    async with self._changed:
-                        self.changes += 1
-                        self._changed.notify_all()
+                    self.changes += 1
+                    self.changed.set()
+                    self.changed = asyncio.Event()
                 last = found
             await asyncio.sleep(self._pause())

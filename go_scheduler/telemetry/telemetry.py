@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
+import sys
 import threading
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from opentelemetry import metrics, trace
@@ -20,8 +21,7 @@ from go_scheduler.trace_context import joined, parted
 from go_scheduler.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-    from types import TracebackType
+    from collections.abc import Iterable, Iterator
 
     from opentelemetry.context import Context
     from opentelemetry.metrics import CallbackOptions, MeterProvider
@@ -30,50 +30,6 @@ if TYPE_CHECKING:
     from go_scheduler.events.event import Put
     from go_scheduler.models import TaskInstance
     from go_scheduler.telemetry.figures import Figure, Gathered, Labels, Read
-
-
-class SafeSpan(AbstractContextManager[None]):
-    """Enters and exits a span. An error of the span is logged, not raised.
-
-    What is raised within the span goes on.
-
-    Args:
-        make: Makes the span.
-        log: Has a line for each error.
-    """
-
-    def __init__(
-        self, make: Callable[[], AbstractContextManager[object]], log: BoundedLog
-    ) -> None:
-        self._make = make
-        self._log = log
-        self._entered: AbstractContextManager[object] | None = None
-
-    def __enter__(self) -> None:
-        try:
-            made = self._make()
-            made.__enter__()
-            self._entered = made
-        except Exception as error:
-            self._tell("begun", error)
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        raised: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        if self._entered is None:
-            return
-        try:
-            self._entered.__exit__(kind, raised, traceback)
-        except Exception as error:
-            self._tell("ended", error)
-
-    def _tell(self, what: str, error: Exception) -> None:
-        self._log.write(
-            logging.WARNING, "a span could not be %s", what, ids={}, error=error
-        )
 
 
 _SCOPE = "go_scheduler"
@@ -138,7 +94,23 @@ class Telemetry(Gathering):
         """The span of a run, unless there is no tracer provider."""
         if self._is_global and isinstance(trace.get_tracer_provider(), _NOBODY):
             return super().around(instance)
-        return SafeSpan(lambda: self._span(instance), self._log)
+        return self._safely(instance)
+
+    @contextmanager
+    def _safely(self, instance: TaskInstance) -> Iterator[None]:
+        """The span of a run. An error of the span is logged, not raised."""
+        entered = ExitStack()
+        try:
+            entered.enter_context(self._span(instance))
+        except Exception as error:
+            self._tell("a span could not be begun", error)
+        try:
+            yield
+        finally:
+            try:
+                entered.__exit__(*sys.exc_info())
+            except Exception as error:
+                self._tell("a span could not be ended", error)
 
     def carry(self, put: Put) -> str | None:
         """The trace context of a span for the call; without one, the current one."""
