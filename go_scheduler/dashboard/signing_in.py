@@ -11,6 +11,7 @@ from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from pydantic import TypeAdapter
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
@@ -33,7 +34,6 @@ from go_scheduler.http.access.login import (
     LoginError,
     LoginProvider,
     ProviderAwayError,
-    plain,
 )
 from go_scheduler.http.limits import Rate, Rates, network_of, too_many
 from go_scheduler.http.problems import Problem
@@ -97,7 +97,8 @@ class CodeFlow:
     ) -> None:
         self._tokens = tokens
         self._client_id = client_id
-        self._secret = sign_in.client_secret
+        secret = sign_in.client_secret
+        self._secret = {} if secret is None else {"client_secret": secret}
         self._discover = partial(
             LoginProvider.discover,
             issuer.issuer,
@@ -141,29 +142,15 @@ class CodeFlow:
         Raises:
             Problem: It is no answer to this sign-in, or the issuer refuses.
         """
-        if not secrets.compare_digest(
-            came.get("state", "").encode(), kept["state"].encode()
-        ):
-            raise refused("this is no answer to the request to the issuer")
-        provider = await self._asked(self._discover)
-        if not provider.has_sent(came):
-            raise refused("the issuer did not send this")
-        if "code" not in came:
-            said = plain(came.get("error_description")) or plain(came.get("error"))
-            raise refused(f"the issuer refuses: {said or 'it has sent no code'}")
-        secret = {} if self._secret is None else {"client_secret": self._secret}
-        given = await self._asked(
-            partial(
-                provider.ask,
-                "token",
-                grant_type="authorization_code",
-                code=came["code"],
-                redirect_uri=back,
-                code_verifier=kept["verifier"],
-                **secret,
-            )
-        )
-        return await self._caller(given, kept["nonce"])
+
+        def exchange() -> dict[str, Any]:
+            provider = self._discover()
+            if not provider.has_answered(came, kept["state"]):
+                raise LoginError("this is no answer to the request to the issuer")
+            grant = provider.code_grant(came, verifier=kept["verifier"], back=back)
+            return provider.ask("token", **grant, **self._secret)
+
+        return await self._caller(await self._asked(exchange), kept["nonce"])
 
     async def _asked(self, ask: Callable[[], _T]) -> _T:
         loop = asyncio.get_running_loop()
@@ -197,6 +184,7 @@ def refused(detail: str) -> Problem:
     return Problem(400, "sign-in", "Nobody was signed in", f"{detail}: sign in again")
 
 
+_CALLER = TypeAdapter(Caller)
 _RATE = Rate(per_second=5, burst=20)
 
 
@@ -252,13 +240,7 @@ class LoginMethods:
 
     def known_at_issuer(self, caller: Caller) -> Mapping[str, Any]:
         """The values that a session keeps of a caller who signed in at the issuer."""
-        return {
-            "issuer": self._issuer,
-            "subject": caller.subject,
-            "scopes": sorted(caller.scopes),
-            "queues": None if caller.queues is None else sorted(caller.queues),
-            "owners": None if caller.owners is None else sorted(caller.owners),
-        }
+        return {"issuer": self._issuer, **_CALLER.dump_python(caller, mode="json")}
 
     def caller_of(self, signed_in: Mapping[str, Any] | None) -> Caller:
         """The caller who has signed in.
@@ -278,13 +260,7 @@ class LoginMethods:
                 raise signed_out() from None
         if signed_in["issuer"] != self._issuer:
             raise signed_out()
-        queues, owners = signed_in["queues"], signed_in["owners"]
-        return Caller(
-            subject=signed_in["subject"],
-            scopes=frozenset(signed_in["scopes"]),
-            queues=None if queues is None else frozenset(queues),
-            owners=None if owners is None else frozenset(owners),
-        )
+        return _CALLER.validate_python(signed_in)
 
     @property
     def _issuer(self) -> list[str] | None:

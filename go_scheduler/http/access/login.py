@@ -177,9 +177,41 @@ class LoginProvider:
         url = self.url("authorization_endpoint")
         return f"{url}{'&' if urlsplit(url).query else '?'}{query}"
 
-    def has_sent(self, answer: Mapping[str, str]) -> bool:
-        """Whether this issuer has sent an answer of the code flow (RFC 9207)."""
+    def has_answered(self, answer: Mapping[str, str], state: str) -> bool:
+        """Whether an answer of the code flow is this issuer's, to this request.
+
+        Args:
+            answer: The query with which the browser came back.
+            state: The state of the request.
+        """
+        given = answer.get("state", "")
+        if not secrets.compare_digest(given.encode(), state.encode()):
+            return False
         return not self.names_itself or answer.get("iss") == self.issuer
+
+    def code_grant(
+        self, answer: Mapping[str, str], *, verifier: str, back: str
+    ) -> dict[str, str]:
+        """The form that exchanges the code in an answer for tokens.
+
+        Args:
+            answer: An answer that ``has_answered``.
+            verifier: The verifier of the request.
+            back: The URL to which the issuer has sent the browser back.
+
+        Raises:
+            RefusedError: The answer is an error.
+        """
+        if "code" not in answer:
+            error = plain(answer.get("error")) or "no code"
+            said = plain(answer.get("error_description")) or error
+            raise RefusedError(error, f"the issuer refuses: {said}")
+        return {
+            "grant_type": "authorization_code",
+            "code": answer["code"],
+            "redirect_uri": back,
+            "code_verifier": verifier,
+        }
 
     def ask(self, name: str, **form: str) -> dict[str, Any]:
         """Post a form to an endpoint.
@@ -435,14 +467,9 @@ def code_login(
     verifier, state = secrets.token_urlsafe(64), secrets.token_urlsafe(32)
     with _Callback(provider, state) as back:
         show(provider.authorization_url(back.url, state=state, verifier=verifier))
-        code = back.code(clock, clock.elapsed() + _CODE_LASTS)
-        return provider.login(
-            clock,
-            grant_type="authorization_code",
-            code=code,
-            redirect_uri=back.url,
-            code_verifier=verifier,
-        )
+        answer = back.answer(clock, clock.elapsed() + _CODE_LASTS)
+        grant = provider.code_grant(answer, verifier=verifier, back=back.url)
+        return provider.login(clock, **grant)
 
 
 class _Callback(ThreadingHTTPServer):
@@ -485,34 +512,25 @@ class _Callback(ThreadingHTTPServer):
         """Take the answer in a path; returns whether it is for this login."""
         parts = urlsplit(path)
         given = {key: values[0] for key, values in parse_qs(parts.query).items()}
-        state = given.get("state", "")
-        if parts.path != _PATH or not secrets.compare_digest(
-            state.encode(), self._state.encode()
-        ):
-            return False
-        if not self._provider.has_sent(given):
+        if parts.path != _PATH or not self._provider.has_answered(given, self._state):
             return False
         with self._came:
             self._answer = self._answer or given
             self._came.notify_all()
         return True
 
-    def code(self, clock: Clock, until: timedelta) -> str:
-        """Wait for the code.
+    def answer(self, clock: Clock, until: timedelta) -> dict[str, str]:
+        """Wait for the answer.
 
         Raises:
-            LoginError: The answer is an error, or does not come in time.
+            LoginError: It does not come in time.
         """
         with self._came:
             while self._answer is None:
                 if clock.elapsed() >= until:
                     raise LoginError("nobody has signed in in time: log in again")
                 clock.wait(self._came, until)
-        if "code" not in self._answer:
-            error = plain(self._answer.get("error")) or "no code"
-            said = plain(self._answer.get("error_description")) or error
-            raise RefusedError(error, f"the issuer refuses: {said}")
-        return self._answer["code"]
+        return self._answer
 
 
 class _Handler(BaseHTTPRequestHandler):
