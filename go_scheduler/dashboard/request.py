@@ -42,7 +42,7 @@ from go_scheduler.dashboard.words import FILTERS
 from go_scheduler.formatting import shown
 from go_scheduler.http.access.authentication import ANYBODY, Access, Audit, OpenAccess
 from go_scheduler.http.access.caller import SCOPES, Caller, is_restricted
-from go_scheduler.http.access.loopback import check_here
+from go_scheduler.http.access.loopback import check_local
 from go_scheduler.http.bodies.body import if_given, read_object
 from go_scheduler.http.paths import path_from_outside, path_within
 from go_scheduler.http.problems import Problem, invalid, not_allowed
@@ -428,7 +428,7 @@ async def _caller_of(request: Request, session: Session) -> Caller:
     if here.login_methods is not None:
         return here.login_methods.caller_of(session.signed_in)
     if here.access is None or isinstance(here.access, OpenAccess):
-        check_here(request)
+        check_local(request)
         return _ANYBODY
     return await here.access.authenticate(request)
 

@@ -29,7 +29,6 @@ from go_scheduler.http.problems import (
     headers_too_large,
     store_away,
     too_slow,
-    wrong_type,
 )
 from go_scheduler.trace_context import TRACESTATE_LIMIT, joined
 
@@ -278,7 +277,13 @@ def wrong_media_type(scope: Scope) -> Problem | None:
     types = _OPEN_ENDED.get(path_within(scope), _JSON)
     given = headers.get("content-type", "").partition(";")[0].strip().lower()
     if scope["method"] in _WITH_BODY and given not in types and _has_body(headers):
-        return wrong_type(types)
+        return Problem(
+            415,
+            "media-type",
+            "Unsupported Media Type",
+            f"a body must say Content-Type: {types[0]}",
+            headers={"Accept": ", ".join(types)},
+        )
     return None
 
 

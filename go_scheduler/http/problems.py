@@ -142,17 +142,6 @@ def too_slow(detail: str) -> Problem:
     return Problem(408, "too-slow", "Request Timeout", detail, headers=CLOSE)
 
 
-def wrong_type(types: Sequence[str]) -> Problem:
-    """415: only bodies of these types are read; the first is the usual one."""
-    return Problem(
-        415,
-        "media-type",
-        "Unsupported Media Type",
-        f"a body must say Content-Type: {types[0]}",
-        headers={"Accept": ", ".join(types)},
-    )
-
-
 def invalid(field: str, detail: str) -> Problem:
     """The problem of one wrong field.
 

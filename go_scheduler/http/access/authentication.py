@@ -146,7 +146,7 @@ class OpenAccess:
         """Return a caller who may do everything.
 
         Raises:
-            Problem: 403 or 415, the request may come from elsewhere.
+            Problem: 403, the request may come from elsewhere.
         """
         check_local(request, self.origins)
         return self._anybody

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.formatting import shown
-from go_scheduler.http.problems import Problem, not_allowed, wrong_type
+from go_scheduler.http.problems import Problem, not_allowed
 
 if TYPE_CHECKING:
     from fastapi import Request
@@ -19,12 +19,6 @@ if TYPE_CHECKING:
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[\w.-]+)(?::\d{1,5})?", re.ASCII)
 _LONGEST_SHOWN = 40
 _PROXIED = ("forwarded", "via", "x-real-ip")
-_BODIES = (
-    "application/json",
-    "application/merge-patch+json",
-    "application/jsonl",
-    "application/x-ndjson",
-)
 
 
 @lru_cache(maxsize=1024)
@@ -98,24 +92,6 @@ def check_local(request: Request, origins: Collection[str] = ()) -> None:
     Args:
         request: The request; its body is not read.
         origins: Sites whose pages may call, such as ``http://localhost:3000``.
-
-    Raises:
-        Problem: 403, it may come from elsewhere; 415, any page may send such a body.
-    """
-    check_here(request, origins)
-    headers = request.headers
-    given = headers.get("content-type")
-    has_body = (
-        headers.get("content-length", "0") != "0" or "transfer-encoding" in headers
-    )
-    if given is None and not has_body:
-        return
-    if (given or "").partition(";")[0].strip().lower() not in _BODIES:
-        raise wrong_type(_BODIES)
-
-
-def check_here(request: Request, origins: Collection[str] = ()) -> None:
-    """Do what ``check_local`` does, without the check of the body.
 
     Raises:
         Problem: 403, it may come from elsewhere.
