@@ -136,6 +136,9 @@ class IssuerKeys:
         kept: How long keys are good while the issuer cannot be reached; at least ten
             minutes.
         tls: The certificates to trust; None: those of httpx.
+
+    Attributes:
+        known: The keys. Each fetch puts a new list here.
     """
 
     def __init__(
@@ -154,16 +157,23 @@ class IssuerKeys:
         # A thread of its own: an issuer that does not answer delays nothing else.
         self._thread = ThreadPoolExecutor(1, "go_scheduler keys")
         self._teller = LOG_ALONE.teller("http")
-        self._keys: list[dict[str, Any]] = []
-        self._made: dict[tuple[str | None, str], PyJWK] = {}
+        self.known: list[dict[str, Any]] = []
         self._fetched: timedelta | None = None
         self._asked: timedelta | None = None
-        self._failed = False
         self._asking = asyncio.Lock()
 
     def tell_by(self, teller: Teller) -> None:
         """Report with this that the keys cannot be fetched."""
         self._teller = teller
+
+    async def renew(self) -> None:
+        """Fetch the keys if they are older than ten minutes.
+
+        Raises:
+            Problem: 503, the issuer cannot be reached, and no key is good any more.
+        """
+        if not self._are_younger_than(_RENEWED):
+            await self._ask(waits=not self._are_younger_than(self._kept))
 
     async def find(self, kid: str | None, algorithm: str) -> PyJWK | None:
         """Find the key of a token.
@@ -178,13 +188,12 @@ class IssuerKeys:
         Raises:
             Problem: 503, the key is unknown, and the issuer cannot be reached.
         """
-        if not self._are_younger_than(_RENEWED):
-            await self._ask(waits=not self._are_younger_than(self._kept))
-        found = self._known(kid, algorithm)
+        await self.renew()
+        found = self._find(kid, algorithm)
         if found is None:
             await self._ask(waits=True)
-            found = self._known(kid, algorithm)
-            if found is None and self._failed:
+            found = self._find(kid, algorithm)
+            if found is None and self._asked != self._fetched:
                 raise _provider_away()
         return found
 
@@ -200,27 +209,23 @@ class IssuerKeys:
             now = self._clock.elapsed()
             if self._asked is None or now - self._asked >= pause:
                 self._asked = now
-                await self._fetch()
+                await self._fetch(now)
         if not self._are_younger_than(self._kept):
             raise _provider_away()
 
-    async def _fetch(self) -> None:
+    async def _fetch(self, now: timedelta) -> None:
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(_IN_ALL):
-                self._keys = await loop.run_in_executor(self._thread, self._read)
+                self.known = await loop.run_in_executor(self._thread, self._read)
+            self._fetched = now
         except (LoginError, TimeoutError) as error:
-            self._failed = True
             self._teller.tell(
                 NoticeGiven(
                     text=f"the keys of the issuer {self._issuer} cannot be fetched:"
                     f" {type(error).__name__}: {error}"
                 )
             )
-        else:
-            self._failed = False
-            self._made = {}
-            self._fetched = self._clock.elapsed()
 
     def _read(self) -> list[dict[str, Any]]:
         provider = LoginProvider.discover(self._issuer, tls=self._tls)
@@ -229,12 +234,10 @@ class IssuerKeys:
             raise LoginError("what it has at its jwks_uri are no keys, or too many")
         return [each for each in keys if isinstance(each, dict) and _is_public(each)]
 
-    def _known(self, kid: str | None, algorithm: str) -> PyJWK | None:
-        """The key that fits, if just one does; it is made once."""
-        if (made := self._made.get((kid, algorithm))) is not None:
-            return made
+    def _find(self, kid: str | None, algorithm: str) -> PyJWK | None:
+        """The key that fits, if just one does."""
         fitting = []
-        for each in self._keys:
+        for each in self.known:
             if kid is not None and each.get("kid") != kid:
                 continue
             if each.get("alg", algorithm) == algorithm:
@@ -242,10 +245,7 @@ class IssuerKeys:
                     fitting.append(PyJWK(each, algorithm))
                 except (PyJWTError, TypeError, ValueError):
                     continue  # A key of another kind, or a malformed one.
-        if len(fitting) != 1:
-            return None  # Unknown keys are not cached: there are any number.
-        self._made[kid, algorithm] = fitting[0]
-        return fitting[0]
+        return fitting[0] if len(fitting) == 1 else None
 
 
 def _provider_away() -> Problem:
@@ -277,11 +277,9 @@ _TIMES = ("exp", "nbf", "iat")
 
 
 class _Seen(NamedTuple):
-    """A token that was checked."""
+    """A token that was checked, with these keys."""
 
-    kid: str | None
-    algorithm: str
-    key: jwt.PyJWK
+    keys: Sequence[object]
     times: Mapping[str, Any]
     caller: Caller
 
@@ -321,8 +319,10 @@ class Tokens:
             raise bad_token(f"it has more than {LONGEST_TOKEN} characters")
         digest = hashlib.sha256(token.encode()).digest()
         seen = self._seen.get(digest)
-        # Each fetch makes new keys, so the token is checked by each of them once.
-        if seen is None or await self._key(seen.kid, seen.algorithm) is not seen.key:
+        if seen is not None:
+            await self.keys.renew()
+        # Its key may have been withdrawn since.
+        if seen is None or seen.keys is not self.keys.known:
             seen = await self._look_at(token)
             self._seen[digest] = seen
             if len(self._seen) > _MOST_SEEN:
@@ -340,53 +340,47 @@ class Tokens:
         Raises:
             Problem: 401, the token is refused; 503, the issuer cannot be reached.
         """
-        header = self._header(token, _ID_TYPES)
-        algorithm = header["alg"]
-        key = await self._key(header.get("kid"), algorithm)
-        claims = self._claims(token, key, algorithm, audience=client)
-        self._check_times(claims)
+        claims = await self._verify(token, types=_ID_TYPES, audience=client)
         if claims.get("azp", client) != client:
             raise bad_token("it was given to another client")
         return claims
 
     async def _look_at(self, token: str) -> _Seen:
-        header = self._header(token, self._types)
-        kid, algorithm = header.get("kid"), header["alg"]
-        key = await self._key(kid, algorithm)
-        claims = self._claims(token, key, algorithm, audience=self._issuer.audience)
-        times = {name: claims[name] for name in _TIMES if name in claims}
-        self._check_times(times)
-        self._check_use(claims)
+        issuer = self._issuer
+        claims = await self._verify(token, types=self._types, audience=issuer.audience)
+        client = claims.get("azp", claims.get("client_id"))
+        if issuer.clients and client not in issuer.clients:
+            raise bad_token("it was given to another client")
+        # Keycloak marks ID tokens and refresh tokens by another ``typ``.
+        if claims.get("typ", "Bearer") != "Bearer":
+            raise bad_token("it is no access token")
         caller = Caller(
             subject=claims["sub"],
-            scopes=scopes_in(claims, self._issuer),
-            queues=restriction(claims, self._issuer.queues_claim),
-            owners=restriction(claims, self._issuer.owners_claim),
+            scopes=scopes_in(claims, issuer),
+            queues=restriction(claims, issuer.queues_claim),
+            owners=restriction(claims, issuer.owners_claim),
         )
-        return _Seen(kid, algorithm, key, times, caller)
+        times = {name: claims[name] for name in _TIMES if name in claims}
+        return _Seen(self.keys.known, times, caller)
 
-    async def _key(self, kid: str | None, algorithm: str) -> jwt.PyJWK:
-        key = await self.keys.find(kid, algorithm)
-        if key is None:
-            raise bad_token("its key is none of the issuer's")
-        return key
-
-    def _header(self, token: str, types: Set[str | None]) -> Mapping[str, Any]:
+    async def _verify(
+        self, token: str, *, types: Set[str | None], audience: str
+    ) -> dict[str, Any]:
+        """The claims of a token whose type, signature, audience and times are right."""
         try:
             header = jwt.get_unverified_header(token)
         except PyJWTError:
             raise bad_token("it is no JSON Web Token") from None
-        if header.get("alg") not in self._issuer.algorithms:
+        algorithm = str(header.get("alg"))
+        if algorithm not in self._issuer.algorithms:
             raise bad_token("it is not signed by an algorithm that is allowed")
         if _media_type(header.get("typ")) not in types:
             raise bad_token("it is of another type")
-        return header
-
-    def _claims(
-        self, token: str, key: jwt.PyJWK, algorithm: str, *, audience: str
-    ) -> dict[str, Any]:
+        key = await self.keys.find(header.get("kid"), algorithm)
+        if key is None:
+            raise bad_token("its key is none of the issuer's")
         try:
-            claims = jwt.decode(
+            claims: dict[str, Any] = jwt.decode(
                 token,
                 key,
                 algorithms=[algorithm],
@@ -412,6 +406,7 @@ class Tokens:
         subject = claims["sub"]
         if not (0 < len(subject) <= NAME_LIMIT and subject.isprintable()):
             raise bad_token("its subject is no name")
+        self._check_times(claims)
         return claims
 
     def _check_times(self, claims: Mapping[str, Any]) -> None:
@@ -422,14 +417,6 @@ class Tokens:
         for name in ("nbf", "iat"):
             if _instant(claims, name, now) > now + leeway:
                 raise bad_token("it is not valid yet")
-
-    def _check_use(self, claims: Mapping[str, Any]) -> None:
-        clients = self._issuer.clients
-        if clients and claims.get("azp", claims.get("client_id")) not in clients:
-            raise bad_token("it was given to another client")
-        # Keycloak marks ID tokens and refresh tokens by another ``typ``.
-        if claims.get("typ", "Bearer") != "Bearer":
-            raise bad_token("it is no access token")
 
 
 def _media_type(value: object) -> str | None:
