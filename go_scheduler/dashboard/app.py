@@ -13,8 +13,8 @@ from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.routing import Mount
 
-from go_scheduler.client import check_client
-from go_scheduler.clock import StoreClock, SystemClock
+from go_scheduler.client import Client, check_client
+from go_scheduler.clock import Clock, StoreClock, SystemClock
 from go_scheduler.dashboard import pages, signing_in
 from go_scheduler.dashboard.live import Live
 from go_scheduler.dashboard.request import STATIC, Context, PageRequest, environment
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from starlette.responses import Response
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-    from go_scheduler.client import Client
-    from go_scheduler.clock import Clock
     from go_scheduler.dashboard.request import Authorize
     from go_scheduler.http.access.authentication import Access
     from go_scheduler.http.configuration.sections import Configuration

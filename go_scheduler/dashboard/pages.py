@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 
-from starlette.responses import StreamingResponse
+from starlette.responses import Response, StreamingResponse
 
 from go_scheduler.checks import PRIORITIES, parse_id
 from go_scheduler.client.arguments import Page
 from go_scheduler.client.store_access import on_thread
 from go_scheduler.dashboard import request
 from go_scheduler.dashboard.live import Restriction
-from go_scheduler.dashboard.request import change, page, sees_nodes
+from go_scheduler.dashboard.request import PageRequest, change, page, sees_nodes
 from go_scheduler.dashboard.timeline import (
     MOST_HEAPS,
     ZOOMS,
@@ -55,12 +55,8 @@ from go_scheduler.policies import CatchUp, RetryPolicy
 from go_scheduler.triggers.previews import PreviewedTime, ask, preview
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Mapping, Set
     from uuid import UUID
 
-    from starlette.responses import Response
-
-    from go_scheduler.dashboard.request import PageRequest
     from go_scheduler.http.access.caller import Caller
     from go_scheduler.models import QueueStats
     from go_scheduler.why import Why

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
@@ -48,8 +48,6 @@ from go_scheduler.http.paths import path_from_outside, path_within
 from go_scheduler.http.problems import Problem, invalid, not_allowed
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
-
     from go_scheduler.dashboard.sessions import Form, Session
     from go_scheduler.dashboard.signing_in import LoginMethods  # noqa: TC004 # in a circle
     from go_scheduler.json import JSON

@@ -28,7 +28,7 @@ from go_scheduler.dashboard.sessions import (
     origin_of,
     read_form,
 )
-from go_scheduler.http.access.authentication import kept_of
+from go_scheduler.http.access.authentication import BearerAccess, kept_of
 from go_scheduler.http.access.caller import Caller
 from go_scheduler.http.access.login import (
     LoginError,
@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from fastapi import Request
 
     from go_scheduler.clock import Clock
-    from go_scheduler.http.access.authentication import BearerAccess
     from go_scheduler.http.access.issuer import OidcIssuer, Tokens
 
 LASTS = timedelta(hours=8)

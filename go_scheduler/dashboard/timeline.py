@@ -10,14 +10,12 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from go_scheduler.dashboard.words import late, plain_instant, said, span, took
-from go_scheduler.models import State, TaskDefinition
+from go_scheduler.models import State, TaskDefinition, TaskInstance
 from go_scheduler.triggers.local_time import zone_changes, zone_of
-from go_scheduler.triggers.previews import ask, preview
+from go_scheduler.triggers.previews import PreviewedTime, ask, preview
 
 if TYPE_CHECKING:
     from go_scheduler.client import Client
-    from go_scheduler.models import TaskInstance
-    from go_scheduler.triggers.previews import PreviewedTime
 
 
 _MINUTE = timedelta(minutes=1)

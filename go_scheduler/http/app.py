@@ -16,8 +16,8 @@ from pydantic import BaseModel, Field
 from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import RedirectResponse
 
-from go_scheduler.client import check_client
-from go_scheduler.clock import SystemClock
+from go_scheduler.client import Client, check_client
+from go_scheduler.clock import Clock, SystemClock
 from go_scheduler.http.access.authentication import Allowed, Authentication, OpenAccess
 from go_scheduler.http.context import Context, Readiness
 from go_scheduler.http.jobs.known_types import KnownTypes
@@ -36,8 +36,6 @@ if TYPE_CHECKING:
 
     from starlette.types import ASGIApp, Receive, Scope, Send
 
-    from go_scheduler.client import Client
-    from go_scheduler.clock import Clock
     from go_scheduler.handlers.registry import HandlerRegistry
     from go_scheduler.http.access.authentication import Access
     from go_scheduler.http.work.long_poll import LongPoll

@@ -20,7 +20,7 @@ from starlette.exceptions import HTTPException
 
 from go_scheduler.client.scheduling import WARNS
 from go_scheduler.client.store_access import CARRIED, THREADS
-from go_scheduler.clock import ZERO
+from go_scheduler.clock import ZERO, Clock
 from go_scheduler.errors import ConfigurationError, StoreUnavailableError
 from go_scheduler.http.paths import path_within
 from go_scheduler.http.problems import (
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-    from go_scheduler.clock import Clock
     from go_scheduler.http.access.caller import Caller
 
 

@@ -19,7 +19,7 @@ from contextlib import (
 from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import uvicorn
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
@@ -28,7 +28,7 @@ from go_scheduler.client import Client
 from go_scheduler.clock import ZERO, SystemClock
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.events.event import ANSWERED
-from go_scheduler.http.app import MountedPages, create_app
+from go_scheduler.http.app import MountedPages, Pages, create_app
 from go_scheduler.http.configuration.loading import check
 from go_scheduler.http.limits import Limited
 from go_scheduler.http.logs import RequestLog, written_log
@@ -46,12 +46,10 @@ from go_scheduler.telemetry.figures import Gathering
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from datetime import timedelta
-    from typing import TypeAlias
 
     from starlette.types import ASGIApp
 
     from go_scheduler.http.access.authentication import Access
-    from go_scheduler.http.app import Pages
     from go_scheduler.http.configuration.sections import Configuration, ServerSection
     from go_scheduler.http.context import Context
     from go_scheduler.stores.base import Store

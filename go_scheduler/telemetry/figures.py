@@ -8,17 +8,14 @@ from contextlib import AbstractContextManager, nullcontext
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from go_scheduler.events import InstanceDropped, InstanceSkipped
-from go_scheduler.events.event import Instrument
-from go_scheduler.models import BOUNDS, counts
+from go_scheduler.events import Event, InstanceDropped, InstanceSkipped
+from go_scheduler.events.event import Instrument, Watched
+from go_scheduler.models import BOUNDS, Counts, TaskInstance, counts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from go_scheduler.events import Event
-    from go_scheduler.events.event import Watched
     from go_scheduler.health import Health
-    from go_scheduler.models import Counts, TaskInstance
 
 # Each is a bound of the counted lateness, so that no count has to be divided.
 BUCKETS = tuple(

@@ -9,11 +9,11 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from opentelemetry import metrics, trace
-from opentelemetry.metrics import Observation
+from opentelemetry.metrics import CallbackOptions, MeterProvider, Observation
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from go_scheduler.events.event_bus import BoundedLog
-from go_scheduler.models import Histogram
+from go_scheduler.models import Histogram, TaskInstance
 from go_scheduler.models.counts import BOUNDS_IN_SECONDS
 from go_scheduler.telemetry import figures
 from go_scheduler.telemetry.figures import COUNTED, PRESENT, Gathering
@@ -24,11 +24,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from opentelemetry.context import Context
-    from opentelemetry.metrics import CallbackOptions, MeterProvider
     from opentelemetry.trace import TracerProvider
 
     from go_scheduler.events.event import Put
-    from go_scheduler.models import TaskInstance
     from go_scheduler.telemetry.figures import Figure, Gathered, Labels, Read
 
 

@@ -6,7 +6,7 @@ import hashlib
 import hmac
 import re
 import secrets
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, Any, Protocol
@@ -17,7 +17,7 @@ from fastapi.openapi.models import HTTPBearer
 from fastapi.security.base import SecurityBase
 
 from go_scheduler.checks import check_name
-from go_scheduler.clock import ZERO, SystemClock
+from go_scheduler.clock import ZERO, Clock, SystemClock
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.events import RequestAllowed, RequestRefused
 from go_scheduler.http.access.caller import (
@@ -29,7 +29,7 @@ from go_scheduler.http.access.caller import (
     granted,
     without_token,
 )
-from go_scheduler.http.access.issuer import Tokens
+from go_scheduler.http.access.issuer import OidcIssuer, Tokens
 from go_scheduler.http.access.loopback import check_local, checked_origins
 from go_scheduler.http.limits import Rates, network_of, too_many, wrong_media_type
 from go_scheduler.http.paths import path_within
@@ -38,14 +38,11 @@ from go_scheduler.triggers.base import utc
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Iterable, Sequence
 
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
     from go_scheduler.client import Client
-    from go_scheduler.clock import Clock
     from go_scheduler.events.event_bus import Teller
-    from go_scheduler.http.access.issuer import OidcIssuer
     from go_scheduler.http.context import Context
 
 REFUSALS = (401, 403, 429)

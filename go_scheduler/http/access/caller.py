@@ -5,7 +5,7 @@ What ``Caller.sees`` does not allow is answered as not found.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
@@ -18,7 +18,6 @@ from go_scheduler.formatting import shown
 from go_scheduler.http.problems import Problem, invalid, not_allowed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
     from datetime import datetime
     from uuid import UUID
 

@@ -25,7 +25,7 @@ from go_scheduler.checks import NAME_LIMIT, check_at_least, check_name
 from go_scheduler.clock import ZERO
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.events import NoticeGiven
-from go_scheduler.events.event_bus import LOG_ALONE
+from go_scheduler.events.event_bus import LOG_ALONE, Teller
 from go_scheduler.formatting import shown
 from go_scheduler.http.access.caller import (
     Caller,
@@ -40,7 +40,6 @@ from go_scheduler.http.problems import Problem
 
 if TYPE_CHECKING:
     from go_scheduler.clock import Clock
-    from go_scheduler.events.event_bus import Teller
 
 ASYMMETRIC = frozenset(
     {f"{kind}{bits}" for kind in ("RS", "PS", "ES") for bits in (256, 384, 512)}
