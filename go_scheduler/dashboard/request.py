@@ -44,7 +44,7 @@ from go_scheduler.http.access.authentication import ANYBODY, Access, Audit, Open
 from go_scheduler.http.access.caller import SCOPES, Caller, is_restricted
 from go_scheduler.http.access.loopback import check_local
 from go_scheduler.http.bodies.body import if_given, read_object
-from go_scheduler.http.paths import path_from_outside, path_within
+from go_scheduler.http.paths import path_within
 from go_scheduler.http.problems import Problem, invalid, not_allowed
 
 if TYPE_CHECKING:
@@ -112,8 +112,8 @@ def version_of(name: str) -> str:
     return hashlib.sha256((STATIC / name).read_bytes()).hexdigest()[:16]
 
 
-if TYPE_CHECKING:
-    Given = Mapping[str, str]
+Given: TypeAlias = Mapping[str, str]
+"""The fields of a query or a form."""
 
 _Word = TypeVar("_Word", bound=str)
 _YEARS = range(1900, 9900)
@@ -264,7 +264,9 @@ class PageRequest:
     @property
     def path(self) -> str:
         """The path and query of the request, as routes have them."""
-        return self._asked(path_within(self.request.scope))
+        path = quote(path_within(self.request.scope))
+        query = self.request.scope["query_string"].decode("latin-1")
+        return f"{path}?{query}" if query else path
 
     @property
     def pages(self) -> list[tuple[str, str]]:
@@ -275,15 +277,6 @@ class PageRequest:
             ("Search", "/search"),
         ]
 
-    @property
-    def itself(self) -> str:
-        """The path and query of the request, as browsers have them."""
-        return self._asked(self.outside(path_within(self.request.scope)))
-
-    def _asked(self, path: str) -> str:
-        query = self.request.scope["query_string"].decode("latin-1")
-        return f"{quote(path)}?{query}" if query else quote(path)
-
     def onward(self, path: str | None = None) -> Response:
         """A page that redirects, so that strict cookies come with the next request.
 
@@ -293,8 +286,12 @@ class PageRequest:
         return self.show("onward.html", to=self.outside(path or self.path))
 
     def outside(self, path: str) -> str:
-        """The path and query of a page, as browsers have them."""
-        return path_from_outside(self.request, path)
+        """The path and query of a page, as browsers have them.
+
+        Args:
+            path: As in ``path``.
+        """
+        return quote(self.request.scope.get("root_path", "")) + path
 
     def may(self, scope: str) -> bool:
         """Whether the caller has a scope, and the dashboard allows what it is for."""
@@ -308,7 +305,7 @@ class PageRequest:
             path: As routes have it, such as ``/definitions``.
             **query: The query; None is left out.
         """
-        url = quote(path_from_outside(self.request, path))
+        url = self.outside(quote(path))
         said = {name: each for name, each in query.items() if each is not None}
         return f"{url}?{urlencode(said)}" if said else url
 

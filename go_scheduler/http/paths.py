@@ -19,9 +19,5 @@ def path_within(scope: Scope) -> str:
 
 def set_location(request: Request, response: Response, path: str) -> None:
     """Set the ``Location`` of an answer to a path of the application."""
-    response.headers["Location"] = path_from_outside(request, path)
-
-
-def path_from_outside(request: Request, path: str) -> str:
-    """A path of the application with the root path, as callers write it."""
-    return f"{request.scope.get('root_path', '')}{path}"
+    root: str = request.scope.get("root_path", "")
+    response.headers["Location"] = root + path

@@ -72,7 +72,7 @@ class Audit:
     def answered(self, request: Request, status: int) -> None:
         """Emit the event of a request that was answered."""
         if status in REFUSALS:
-            needed = " ".join(_needed(request)) or "another caller"
+            needed = " ".join(_told(request, status)["scopes"]) or "another caller"
             self.refused(request, status, f"it needs {needed}, or other restrictions")
         else:
             self._teller.tell(RequestAllowed(**_told(request, status)))
@@ -95,15 +95,10 @@ def _told(request: Request, status: int) -> dict[str, Any]:
         "address": None if request.client is None else request.client.host,
         "method": request.method,
         "path": path,
-        "scopes": _needed(request),
+        # Those that the route needs; none before a route was found.
+        "scopes": getattr(request.state, "needed", ()),
         "status": status,
     }
-
-
-def _needed(request: Request) -> tuple[str, ...]:
-    """The scopes that the route needs; empty before a route was found."""
-    needed: tuple[str, ...] = getattr(request.state, "needed", ())
-    return needed
 
 
 ANYBODY = "anybody"
