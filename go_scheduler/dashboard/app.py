@@ -17,8 +17,13 @@ from go_scheduler.client import Client, check_client
 from go_scheduler.clock import Clock, StoreClock, SystemClock
 from go_scheduler.dashboard import pages, signing_in
 from go_scheduler.dashboard.live import Live
-from go_scheduler.dashboard.request import STATIC, Context, PageRequest, environment
-from go_scheduler.dashboard.sessions import Sessions
+from go_scheduler.dashboard.request import (
+    STATIC,
+    Context,
+    PageRequest,
+    Sessions,
+    environment,
+)
 from go_scheduler.dashboard.signing_in import SIGNED_OUT, LoginMethods, SignIn
 from go_scheduler.errors import ConfigurationError, GoSchedulerError
 from go_scheduler.http.access.authentication import Audit, BearerAccess, OpenAccess

@@ -16,17 +16,17 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from go_scheduler.checks import check_at_least, check_name
-from go_scheduler.dashboard.request import PageRequest
-from go_scheduler.dashboard.sessions import (
+from go_scheduler.dashboard.request import (
+    PageRequest,
     check_own_page,
     check_token,
     comes_from_elsewhere,
     cookie_of,
-    forget,
-    keep,
+    delete_cookie,
     kept_under,
     origin_of,
     read_form,
+    set_cookie,
 )
 from go_scheduler.http.access.authentication import BearerAccess, kept_of
 from go_scheduler.http.access.caller import Caller
@@ -324,9 +324,9 @@ async def begin(visit: PageRequest, methods: LoginMethods) -> Response:
     # Each tab has its own. Browsers send no strict cookie with a request that another
     # site leads to.
     name = _begun(kept["state"])
-    keep(request, response, name, value, same_site="lax", lasts=_TAKES)
+    set_cookie(request, response, name, value, same_site="lax", lasts=_TAKES)
     for each in kept_under(request, _BEGUN)[: 1 - _MOST_BEGUN]:
-        forget(request, response, f"{_BEGUN}-{each}")
+        delete_cookie(request, response, f"{_BEGUN}-{each}")
     return response
 
 
@@ -346,7 +346,7 @@ async def end(visit: PageRequest, methods: LoginMethods) -> Response:
         raise
     # Browsers send a strict cookie only with requests that our own page leads to.
     response = visit.onward(kept["next"])
-    forget(request, response, name)
+    delete_cookie(request, response, name)
     await _let_in(visit, response, caller, methods.known_at_issuer(caller))
     return response
 

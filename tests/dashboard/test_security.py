@@ -16,7 +16,7 @@ from starlette.routing import Route
 from go_scheduler import MemoryStore, Scheduler
 from go_scheduler.client import Client
 from go_scheduler.dashboard import create_dashboard
-from go_scheduler.dashboard.sessions import SignedCookies
+from go_scheduler.dashboard.request import SignedCookies
 from go_scheduler.dashboard.signing_in import ROUTES as SIGNING_IN
 from go_scheduler.events import RequestAllowed, RequestEvent, RequestRefused, hears
 from go_scheduler.http import OpenAccess

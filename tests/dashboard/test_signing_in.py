@@ -207,7 +207,7 @@ def test_who_has_signed_out_is_no_longer_known(
     by_keys: Calling, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Of those who sign out often the last one is known.
-    monkeypatch.setattr("go_scheduler.dashboard.sessions._MOST_ENDED", 1)
+    monkeypatch.setattr("go_scheduler.dashboard.request._MOST_ENDED", 1)
     for _ in range(2):
         kept = session_of(sign_in_by_key(by_keys))
         form = {"csrf": token_in(by_keys.get("/"))}
