@@ -8,7 +8,6 @@ import secrets
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import timedelta
-from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import TypeAdapter
@@ -44,7 +43,7 @@ if TYPE_CHECKING:
     from fastapi import Request
 
     from go_scheduler.clock import Clock
-    from go_scheduler.http.access.issuer import OidcIssuer, Tokens
+    from go_scheduler.http.access.issuer import Tokens
 
 LASTS = timedelta(hours=8)
 
@@ -76,35 +75,39 @@ class SignIn:
         check_at_least("lasts", self.lasts, timedelta(minutes=1))
 
 
+def refused(detail: str) -> Problem:
+    """The error of a sign-in that has failed."""
+    return Problem(400, "sign-in", "Nobody was signed in", f"{detail}: sign in again")
+
+
 _T = TypeVar("_T")
 
+_CALLER = TypeAdapter(Caller)
 _THREADS = 4
+_RATE = Rate(per_second=5, burst=20)
 
 
-class CodeFlow:
-    """The OIDC authorization code flow, with PKCE.
+class LoginMethods:
+    """Signs people in: by an API key, or at the issuer by the code flow, with PKCE.
 
     Args:
-        issuer: The issuer.
-        tokens: Checks its tokens.
-        sign_in: The settings of the dashboard at the issuer.
-        client_id: The client id of the dashboard at the issuer.
+        bearer: Has the keys and the issuer.
+        sign_in: The settings of the dashboard.
+        clock: For the rate limit of sign-ins.
+
+    Attributes:
+        takes_keys: Whether people sign in by an API key.
+        has_issuer: Whether they sign in at the issuer.
     """
 
-    def __init__(
-        self, issuer: OidcIssuer, tokens: Tokens, *, sign_in: SignIn, client_id: str
-    ) -> None:
-        self._tokens = tokens
-        self._client_id = client_id
-        secret = sign_in.client_secret
-        self._secret = {} if secret is None else {"client_secret": secret}
-        self._discover = partial(
-            LoginProvider.discover,
-            issuer.issuer,
-            client_id=client_id,
-            scope=sign_in.scope,
-            tls=tokens.tls,
-        )
+    def __init__(self, bearer: BearerAccess, sign_in: SignIn, clock: Clock) -> None:
+        self._bearer = bearer
+        self._sign_in = sign_in
+        self._rates = Rates(_RATE, clock)
+        issuer = bearer.issuer
+        self._client_id = sign_in.client_id or (issuer and issuer.client_id) or ""
+        self.takes_keys = bool(bearer.keys)
+        self.has_issuer = issuer is not None and self._client_id != ""
         # Threads of its own: an issuer that does not answer delays nothing else.
         self._threads = ThreadPoolExecutor(_THREADS, "go_scheduler sign-in")
 
@@ -119,12 +122,12 @@ class CodeFlow:
             cookie keeps meanwhile.
 
         Raises:
-            Problem: The issuer cannot be reached, or is none.
+            Problem: The issuer cannot be reached; 404, there is none.
         """
         kept = {name: secrets.token_urlsafe(32) for name in ("state", "nonce")}
         kept["verifier"] = secrets.token_urlsafe(64)
         url = await self._asked(
-            lambda: self._discover().authorization_url(back, **kept)
+            lambda: self._provider().authorization_url(back, **kept)
         )
         return url, kept
 
@@ -143,13 +146,30 @@ class CodeFlow:
         """
 
         def exchange() -> dict[str, Any]:
-            provider = self._discover()
+            provider = self._provider()
             if not provider.has_answered(came, kept["state"]):
                 raise LoginError("this is no answer to the request to the issuer")
             grant = provider.code_grant(came, verifier=kept["verifier"], back=back)
-            return provider.ask("token", **grant, **self._secret)
+            secret = self._sign_in.client_secret
+            if secret is not None:
+                grant["client_secret"] = secret
+            return provider.ask("token", **grant)
 
         return await self._caller(await self._asked(exchange), kept["nonce"])
+
+    def _tokens(self) -> Tokens:
+        if self._bearer.tokens is None or not self.has_issuer:
+            raise Problem(404, "no-path", "Not Found", "people sign in by a key here")
+        return self._bearer.tokens
+
+    def _provider(self) -> LoginProvider:
+        tokens = self._tokens()
+        return LoginProvider.discover(
+            tokens.issuer.issuer,
+            client_id=self._client_id,
+            scope=self._sign_in.scope,
+            tls=tokens.tls,
+        )
 
     async def _asked(self, ask: Callable[[], _T]) -> _T:
         loop = asyncio.get_running_loop()
@@ -169,54 +189,13 @@ class CodeFlow:
         access, id_token = given.get("access_token"), given.get("id_token")
         if not isinstance(access, str) or not isinstance(id_token, str):
             raise refused("the issuer has not sent both an access and an ID token")
-        claims = await self._tokens.claims_of_id(id_token, self._client_id)
+        claims = await self._tokens().claims_of_id(id_token, self._client_id)
         if claims.get("nonce") != nonce:
             raise refused("the ID token is not for this sign-in")
-        caller = await self._tokens.caller_of(access)
+        caller = await self._tokens().caller_of(access)
         if claims["sub"] != caller.subject:
             raise refused("the tokens are of different people")
         return caller
-
-
-def refused(detail: str) -> Problem:
-    """The error of a sign-in that has failed."""
-    return Problem(400, "sign-in", "Nobody was signed in", f"{detail}: sign in again")
-
-
-_CALLER = TypeAdapter(Caller)
-_RATE = Rate(per_second=5, burst=20)
-
-
-class LoginMethods:
-    """Signs people in by an API key, or at the issuer.
-
-    Args:
-        bearer: Has the keys and the issuer.
-        sign_in: The settings of the dashboard.
-        clock: For the rate limit of sign-ins.
-    """
-
-    def __init__(self, bearer: BearerAccess, sign_in: SignIn, clock: Clock) -> None:
-        self._bearer = bearer
-        self._rates = Rates(_RATE, clock)
-        self.takes_keys = bool(bearer.keys)
-        issuer, tokens = bearer.issuer, bearer.tokens
-        client_id = sign_in.client_id or (issuer and issuer.client_id)
-        self.code_flow: CodeFlow | None = None
-        if issuer is not None and tokens is not None and client_id:
-            self.code_flow = CodeFlow(
-                issuer, tokens, sign_in=sign_in, client_id=client_id
-            )
-
-    def flow(self) -> CodeFlow:
-        """How people sign in at the issuer.
-
-        Raises:
-            Problem: 404, they do not.
-        """
-        if self.code_flow is None:
-            raise Problem(404, "no-path", "Not Found", "people sign in by a key here")
-        return self.code_flow
 
     def count(self, request: Request) -> None:
         """Apply the rate limit to an attempt.
@@ -313,9 +292,9 @@ async def by_key(visit: PageRequest, methods: LoginMethods) -> Response:
 
 async def begin(visit: PageRequest, methods: LoginMethods) -> Response:
     """Redirect to the issuer."""
-    request, here, flow = visit.request, visit.here, methods.flow()
+    request, here = visit.request, visit.here
     methods.count(request)
-    url, kept = await flow.begin(_back(visit))
+    url, kept = await methods.begin(_back(visit))
     until = here.clock.now() + _TAKES
     to = path_to_return_to(visit.query.get("next", "/"))
     cookies = await here.sessions.cookies()
@@ -332,7 +311,7 @@ async def begin(visit: PageRequest, methods: LoginMethods) -> Response:
 
 async def end(visit: PageRequest, methods: LoginMethods) -> Response:
     """Sign in a browser that comes back from the issuer."""
-    request, here, flow = visit.request, visit.here, methods.flow()
+    request, here = visit.request, visit.here
     methods.count(request)
     cookies = await here.sessions.cookies()
     name = _begun(visit.query.get("state", ""))
@@ -340,7 +319,7 @@ async def end(visit: PageRequest, methods: LoginMethods) -> Response:
     if kept is None:
         return await _not_begun(visit, methods)
     try:
-        caller = await flow.end(visit.query, kept, _back(visit))
+        caller = await methods.end(visit.query, kept, _back(visit))
     except Problem as problem:
         here.audit.refused(request, problem.status, problem.detail)
         raise
@@ -399,7 +378,7 @@ async def _show(
         status=401 if wrong else 200,
         next=path_to_return_to(to),
         takes_keys=methods.takes_keys,
-        has_issuer=methods.code_flow is not None,
+        has_issuer=methods.has_issuer,
         wrong=wrong,
     )
     if session.is_new:

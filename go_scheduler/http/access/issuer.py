@@ -299,7 +299,7 @@ class Tokens:
     def __init__(
         self, issuer: OidcIssuer, clock: Clock, tls: ssl.SSLContext | None = None
     ) -> None:
-        self._issuer = issuer
+        self.issuer = issuer
         self._clock = clock
         self._seen: dict[bytes, _Seen] = {}
         self._types: Set[str | None] = frozenset(map(_media_type, issuer.types))
@@ -345,7 +345,7 @@ class Tokens:
         return claims
 
     async def _look_at(self, token: str) -> _Seen:
-        issuer = self._issuer
+        issuer = self.issuer
         claims = await self._verify(token, types=self._types, audience=issuer.audience)
         client = claims.get("azp", claims.get("client_id"))
         if issuer.clients and client not in issuer.clients:
@@ -371,7 +371,7 @@ class Tokens:
         except PyJWTError:
             raise bad_token("it is no JSON Web Token") from None
         algorithm = str(header.get("alg"))
-        if algorithm not in self._issuer.algorithms:
+        if algorithm not in self.issuer.algorithms:
             raise bad_token("it is not signed by an algorithm that is allowed")
         if _media_type(header.get("typ")) not in types:
             raise bad_token("it is of another type")
@@ -384,7 +384,7 @@ class Tokens:
                 key,
                 algorithms=[algorithm],
                 audience=audience,
-                issuer=self._issuer.issuer,
+                issuer=self.issuer.issuer,
                 options={
                     "require": ["exp", "iss", "aud", "sub"],
                     "enforce_minimum_key_length": True,
@@ -410,7 +410,7 @@ class Tokens:
 
     def _check_times(self, claims: Mapping[str, Any]) -> None:
         now = self._clock.now().timestamp()
-        leeway = self._issuer.leeway.total_seconds()
+        leeway = self.issuer.leeway.total_seconds()
         if _instant(claims, "exp", now) <= now - leeway:
             raise bad_token("it has expired")
         for name in ("nbf", "iat"):
