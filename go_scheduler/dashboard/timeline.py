@@ -1,4 +1,4 @@
-"""The timeline: a window of time, and what each definition does in it."""
+"""The timeline: a window of time, and what each definition does in it, and when."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import chain, pairwise
 from typing import TYPE_CHECKING
-from uuid import UUID
 
 from go_scheduler.dashboard.words import late, plain_instant, said, span, took
 from go_scheduler.models import State, TaskDefinition, TaskInstance
@@ -37,21 +36,6 @@ _ZOOMS = {
 }
 ZOOMS = tuple(_ZOOMS)
 """The lengths of windows, from the shortest to the longest."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tick:
-    """A tick of the axis, or a change of the clocks.
-
-    Attributes:
-        at: When it is.
-        share: Its position, from 0 to 1.
-        text: Its label.
-    """
-
-    at: datetime
-    share: float
-    text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,22 +106,15 @@ class Window:
         """The bounds of so many parts of equal length, both ends included."""
         return [self.start + self.length * i / number for i in range(number + 1)]
 
-    def ticks(self) -> list[Tick]:
-        """The ticks of its axis, at round times of UTC."""
+    def ticks(self) -> list[tuple[datetime, str]]:
+        """The ticks of its axis, at round times of UTC, with their labels."""
         _, step, text = _ZOOMS[self.zoom]
         at = _EPOCH + -(-(self.start - _EPOCH) // step) * step
         found = []
         while at < self.end:
-            found.append(Tick(at=at, share=self.share(at), text=at.strftime(text)))
+            found.append((at, at.strftime(text)))
             at += step
         return found
-
-    def clock_changes(self, timezone: str | None) -> list[Tick]:
-        """The changes of the clocks of a zone, earliest first; None: no zone."""
-        if timezone is None:
-            return []
-        changes = zone_changes(timezone, self.start, self.end)
-        return [Tick(at=at, share=self.share(at), text=text) for at, text in changes]
 
     def _zoomed(self, by: int) -> Window | None:
         place = ZOOMS.index(self.zoom) + by
@@ -148,7 +125,6 @@ PLANNED = "planned"
 """The kind of a fire time without an instance; with one it is the state of that."""
 HEIGHT = 44.0
 """The height of the picture of a row."""
-_NARROWEST = 0.003
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,26 +134,18 @@ class Mark:
     Attributes:
         kind: Its state, or ``planned``.
         at: Its fire time, or when it was to run.
-        fired: The position of that, from 0 to 1.
-        start: Where the bar of its run begins.
-        width: The width of that bar.
-        retried: Whether it has run more than once.
+        begun: When its run began, or what was skipped; else as ``at``.
+        ended: When that ended, or the present.
         text: Its description.
-        late: How late its run began; None: it has not begun.
-        took: How long its run took so far; None: it has not begun.
-        instance_id: Its instance; None: it has none yet.
+        instance: Its instance; None: it has none yet.
     """
 
     kind: str
     at: datetime
-    fired: float
-    start: float
-    width: float
+    begun: datetime
+    ended: datetime
     text: str
-    retried: bool = False
-    late: timedelta | None = None
-    took: timedelta | None = None
-    instance_id: UUID | None = None
+    instance: TaskInstance | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,16 +155,12 @@ class Heap:
     Attributes:
         since: When the part begins.
         until: When it ends.
-        start: Its position, from 0 to 1.
-        width: Its width.
         counts: Number of firings of each kind.
         more: Whether there are more than were counted.
     """
 
     since: datetime
     until: datetime
-    start: float
-    width: float
     counts: Mapping[str, int] = field(default_factory=dict)
     more: bool = False
 
@@ -231,46 +195,32 @@ class Heap:
         return f"{plain_instant(self.since)} UTC and on: {self.said}"
 
 
-def mark_of(instance: TaskInstance, window: Window, now: datetime) -> Mark:
+def mark_of(instance: TaskInstance, now: datetime) -> Mark:
     """The mark of an instance."""
     at = instance.fire_time or instance.execute_at
-    begun = instance.started_at
-    end = instance.completed_at or now
+    begun, ended = instance.started_at, instance.completed_at or now
     if begun is None:
-        begun = end = at
+        begun = ended = at
         if instance.skipped is not None:
-            begun, end = instance.skipped.first, instance.skipped.last
-    start = window.share(begun)
+            begun, ended = instance.skipped.first, instance.skipped.last
     return Mark(
         kind=instance.state.value,
         at=at,
-        fired=window.share(at),
-        start=start,
-        width=max(_NARROWEST, window.share(end) - start),
+        begun=begun,
+        ended=ended,
         text=_text(instance, at, now),
-        retried=instance.runs > 1,
-        late=late(instance),
-        took=took(instance, now),
-        instance_id=instance.id,
+        instance=instance,
     )
 
 
-def planned_mark(time: PreviewedTime, window: Window) -> Mark:
+def planned_mark(time: PreviewedTime) -> Mark:
     """The mark of a fire time that has no instance yet."""
-    share = window.share(time.at)
     effect = "" if time.effect is None else f" ({time.effect})"
-    return Mark(
-        kind=PLANNED,
-        at=time.at,
-        fired=share,
-        start=share,
-        width=_NARROWEST,
-        text=f"{plain_instant(time.at)} UTC: planned{effect}",
-    )
+    text = f"{plain_instant(time.at)} UTC: planned{effect}"
+    return Mark(kind=PLANNED, at=time.at, begun=time.at, ended=time.at, text=text)
 
 
 def heap_of(
-    window: Window,
     span: tuple[datetime, datetime],
     *,
     fired: Mapping[State, int],
@@ -280,7 +230,6 @@ def heap_of(
     """The heap of a part of the window.
 
     Args:
-        window: The window.
         span: When the part begins, and when it ends.
         fired: Number of instances by state, up to one more than ``most``.
         planned: Number of planned fire times, likewise.
@@ -292,12 +241,9 @@ def heap_of(
         counts[largest] -= total - most
     if planned:
         counts[PLANNED] = min(planned, most)
-    start, end = map(window.share, span)
     return Heap(
         since=span[0],
         until=span[1],
-        start=start,
-        width=end - start,
         counts=counts,
         more=total > most or planned > most,
     )
@@ -352,18 +298,18 @@ class TimelineRow:
     Attributes:
         definition: The definition.
         window: The window.
-        now: The position of the present, from 0 to 1; None: it is outside.
+        now: The present.
         marks: The firings, earliest first.
         heaps: In place of marks that are too many, or of planned marks that overlap.
-        changes: The changes of the clocks of its zone.
+        changes: The changes of the clocks of its zone, each with its description.
     """
 
     definition: TaskDefinition
     window: Window
-    now: float | None
+    now: datetime
     marks: Sequence[Mark]
     heaps: Sequence[Heap]
-    changes: Sequence[Tick]
+    changes: Sequence[tuple[datetime, str]]
 
     @property
     def highest(self) -> int:
@@ -400,18 +346,19 @@ def read_row(
     else:
         others = _others(client, definition, window)
         seen = (e for e in others if queues is None or e.definition.queue in queues)
-        marks = [mark_of(each, window, now) for each in chain(seen, fired)]
+        marks = [mark_of(each, now) for each in chain(seen, fired)]
         binned = _planned_heaps(planned, window, heaps)
         if not binned:
-            marks += [planned_mark(each, window) for each in planned]
+            marks += map(planned_mark, planned)
         marks.sort(key=lambda each: each.at)
+    zone = zone_of(definition.trigger)
     return TimelineRow(
         definition=definition,
         window=window,
-        now=window.share(now) if window.has(now) else None,
+        now=now,
         marks=marks,
         heaps=binned,
-        changes=window.clock_changes(zone_of(definition.trigger)),
+        changes=[] if zone is None else zone_changes(zone, window.start, window.end),
     )
 
 
@@ -456,7 +403,7 @@ def _heaps(
     fired = client.count_fired(definition.id, bounds, most=MOST_COUNTED + 1)
     planned = _planned(definition, spans, MOST_COUNTED + 1)
     return [
-        heap_of(window, span, fired=made, planned=len(coming), most=MOST_COUNTED)
+        heap_of(span, fired=made, planned=len(coming), most=MOST_COUNTED)
         for span, made, coming in zip(spans, fired, planned, strict=True)
     ]
 
@@ -471,7 +418,7 @@ def _planned_heaps(
     spans = list(pairwise(window.bounds(number)))
     counts = [sum(since <= each < until for each in times) for since, until in spans]
     return [
-        heap_of(window, span, fired={}, planned=count, most=MOST_MARKS)
+        heap_of(span, fired={}, planned=count, most=MOST_MARKS)
         for span, count in zip(spans, counts, strict=True)
         if count
     ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -11,6 +12,7 @@ import pytest
 
 from go_scheduler import MemoryStore
 from go_scheduler.client import Client
+from go_scheduler.dashboard import create_dashboard
 from go_scheduler.dashboard.timeline import (
     HEIGHT,
     MOST_COUNTED,
@@ -39,6 +41,7 @@ from go_scheduler.testing.builders import (
 from go_scheduler.testing.clock import START
 from go_scheduler.triggers.cron import CronTrigger
 from go_scheduler.triggers.simple import IntervalTrigger
+from tests.http.serving import Calling
 
 if TYPE_CHECKING:
     from go_scheduler.dashboard.timeline import TimelineRow
@@ -97,18 +100,20 @@ def test_ticks_are_few_and_at_round_times(zoom: str) -> None:
     window = Window(start=START + 7 * MINUTE + SECOND, zoom=zoom)
     ticks = window.ticks()
     assert 4 <= len(ticks) <= 8
-    assert all(window.has(each.at) for each in ticks)
-    assert [each.share for each in ticks] == sorted(each.share for each in ticks)
+    assert all(window.has(at) for at, _ in ticks)
+    assert ticks == sorted(ticks)
 
 
-def test_changes_of_the_clocks_are_shown() -> None:
+def test_changes_of_the_clocks_are_shown(store: MemoryStore) -> None:
     start = datetime(2030, 3, 31, tzinfo=UTC)
     day = Window(start=start, zoom="day")
-    [change] = day.clock_changes("Europe/Berlin")
-    assert change.at == start + HOUR
-    assert change.share == pytest.approx(1 / 24)
-    assert change.text.endswith("forward by 60 min, to 03:00")
-    assert day.clock_changes("UTC") == day.clock_changes(None) == []
+    zoned = CronTrigger("0 12 * * *", timezone="Europe/Berlin")
+    [(at, text)] = row(store, put(store, definition(start, trigger=zoned)), day).changes
+    assert at == start + HOUR
+    assert text.endswith("forward by 60 min, to 03:00")
+    for trigger in (CronTrigger("0 12 * * *"), IntervalTrigger(HOUR)):
+        made = put(store, definition(start, trigger=trigger))
+        assert row(store, made, day).changes == []
 
 
 def test_planned_fires_stand_behind_those_that_were_made(store: MemoryStore) -> None:
@@ -116,11 +121,11 @@ def test_planned_fires_stand_behind_those_that_were_made(store: MemoryStore) -> 
     made = put(store, definition(START + 40 * MINUTE, trigger=every))
     found = row(store, made)
     assert [each.kind for each in found.marks] == ["planned"] * 2
-    assert [each.fired for each in found.marks] == pytest.approx([4 / 6, 5 / 6])
-    assert found.now == 0.5
+    fired = [each.at - START for each in found.marks]
+    assert fired == [40 * MINUTE, 50 * MINUTE]
     assert found.marks[0].text == "2030-01-01 00:40:00 UTC: planned"
     before = row(store, made, HALF_PAST.earlier.earlier)
-    assert (before.marks, before.now) == ([], None)
+    assert before.marks == []
     at = datetime(2030, 3, 31, 1, tzinfo=UTC)
     daily = CronTrigger("30 2 * * *", timezone="Europe/Berlin")
     moved = put(store, definition(at, trigger=daily))
@@ -151,10 +156,18 @@ def test_a_bar_is_where_the_run_was(store: MemoryStore, clock: ManualClock) -> N
     fire(store, made, START)
     [claimed] = claim(store, lead=0 * SECOND)
     [mark] = row(store, made, now=START + 12 * MINUTE).marks
-    assert (mark.kind, mark.fired) == ("running", 0)
-    assert [mark.start, mark.width] == pytest.approx([0.1, 0.1])
+    assert (mark.kind, mark.at) == ("running", START)
+    assert (mark.begun, mark.ended) == (START + 6 * MINUTE, START + 12 * MINUTE)
     assert mark.text.startswith("2030-01-01 00:00:00 UTC: running, 6 min late, took 6")
-    assert mark.instance_id == claimed.id
+    assert mark.instance is not None
+    assert mark.instance.id == claimed.id
+    clock.advance(6 * MINUTE)
+    with Calling(create_dashboard(Client(store), clock=clock)) as browser:
+        query = {"zoom": "hour", "start": START.isoformat()}
+        page = browser.get(f"/definitions/{made.id}", params=query).text
+    assert '<line x1="0.000%" x2="0.000%" y1="6"' in page
+    assert '<rect x="10.000%" y="14" width="10.000%"' in page
+    assert '<line class="now" x1="20.000%"' in page
     store.cancel_instances({claimed.id: None})
     [mark] = row(store, made, now=START + 12 * MINUTE).marks
     assert mark.kind == "cancelling"
@@ -166,11 +179,11 @@ RECORD = Skipped(
 
 
 @pytest.mark.parametrize(
-    ("has", "start", "width", "text"),
+    ("has", "begun", "ended", "text"),
     [
         (
             {"outcome": Outcome.SKIPPED, "fire_time": None, "skipped": RECORD},
-            *(0.1, 0.1, "skipped, 7, too late"),
+            *(RECORD.first, RECORD.last, "skipped, 7, too late"),
         ),
         (
             {
@@ -179,19 +192,19 @@ RECORD = Skipped(
                 "runs": 3,
                 "error": "KeyError: 'x'",
             },
-            *(0, 0.003, "failed, 3 runs, KeyError: 'x'"),
+            *(START, START, "failed, 3 runs, KeyError: 'x'"),
         ),
-        ({"fire_time": None}, 0, 0.003, "pending, by hand"),
+        ({"fire_time": None}, START, START, "pending, by hand"),
     ],
     ids=["skipped", "failed", "by hand"],
 )
 def test_a_mark_says_what_became_of_an_instance(
-    store: MemoryStore, has: dict[str, Any], start: float, width: float, text: str
+    store: MemoryStore, has: dict[str, Any], begun: datetime, ended: datetime, text: str
 ) -> None:
     instance = replace(pending(store), **has)
-    mark = mark_of(instance, HALF_PAST, START)
-    assert (mark.kind, mark.retried) == (text.partition(",")[0], "runs" in has)
-    assert [mark.start, mark.width] == pytest.approx([start, width])
+    mark = mark_of(instance, START)
+    assert mark.kind == text.partition(",")[0]
+    assert (mark.begun, mark.ended) == (begun, ended)
     assert mark.text.endswith(text)
     assert is_in(instance, HALF_PAST)
     assert not is_in(instance, HALF_PAST.later)
@@ -204,7 +217,7 @@ def test_a_window_has_what_ran_into_it_and_what_was_made_by_hand(
     store.add_instances(ran.id, [Addition(id=uuid4(), at=START + 6 * MINUTE)])
     marks = row(store, ran).marks
     assert [each.kind for each in marks] == ["completed", "pending"]
-    assert [each.fired for each in marks] == pytest.approx([0, 0.1])
+    assert [HALF_PAST.share(each.at) for each in marks] == pytest.approx([0, 0.1])
     assert row(store, ran, HALF_PAST.later).marks == []
 
 
@@ -224,6 +237,4 @@ def test_of_too_many_the_numbers_are_shown(store: MemoryStore) -> None:
     assert last.counts == {"planned": MOST_COUNTED}
     assert found.highest == MOST_COUNTED
     assert first.bars(2 * MOST_COUNTED) == [("pending", HEIGHT / 2, HEIGHT / 2)]
-    assert [each.start for each in found.heaps] == sorted(
-        each.start for each in found.heaps
-    )
+    assert all(one.until == two.since for one, two in pairwise(found.heaps))
