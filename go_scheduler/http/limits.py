@@ -7,21 +7,24 @@ import math
 import re
 import threading
 from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import lru_cache
 from ipaddress import ip_address, ip_network
-from typing import TYPE_CHECKING, NamedTuple, ParamSpec, TypeVar
+from typing import NamedTuple, ParamSpec, TypeVar
 
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from go_scheduler.client.scheduling import WARNS
 from go_scheduler.client.store_access import CARRIED, THREADS
 from go_scheduler.clock import ZERO, Clock
 from go_scheduler.errors import ConfigurationError, StoreUnavailableError
+from go_scheduler.http.access.caller import Caller
 from go_scheduler.http.paths import path_within
 from go_scheduler.http.problems import (
     CLOSE,
@@ -31,14 +34,6 @@ from go_scheduler.http.problems import (
     too_slow,
 )
 from go_scheduler.trace_context import TRACESTATE_LIMIT, joined
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from starlette.types import ASGIApp, Message, Receive, Scope, Send
-
-    from go_scheduler.http.access.caller import Caller
-
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from fastapi import Request, Response
-    from starlette.types import Scope
+from fastapi import Request, Response
+from starlette.types import Scope
 
 
 def path_within(scope: Scope) -> str:

@@ -9,6 +9,7 @@ import resource
 import signal
 import socket
 import sys
+from collections.abc import Callable, Iterator
 from contextlib import (
     AbstractContextManager,
     ExitStack,
@@ -17,19 +18,24 @@ from contextlib import (
     nullcontext,
 )
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import uvicorn
+from starlette.types import ASGIApp
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
 from go_scheduler.client import Client
 from go_scheduler.clock import ZERO, SystemClock
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.events.event import ANSWERED
+from go_scheduler.http.access.authentication import Access
 from go_scheduler.http.app import MountedPages, Pages, create_app
 from go_scheduler.http.configuration.loading import check
+from go_scheduler.http.configuration.sections import Configuration, ServerSection
+from go_scheduler.http.context import Context
 from go_scheduler.http.limits import Limited
 from go_scheduler.http.logs import RequestLog, written_log
 from go_scheduler.http.problems import (
@@ -40,19 +46,9 @@ from go_scheduler.http.problems import (
     too_slow,
 )
 from go_scheduler.scheduler import NO_HANDLER, Scheduler
+from go_scheduler.stores.base import Store
 from go_scheduler.stores.opening import open_store
 from go_scheduler.telemetry.figures import Gathering
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from datetime import timedelta
-
-    from starlette.types import ASGIApp
-
-    from go_scheduler.http.access.authentication import Access
-    from go_scheduler.http.configuration.sections import Configuration, ServerSection
-    from go_scheduler.http.context import Context
-    from go_scheduler.stores.base import Store
 
 _BACKLOG = 2048
 _WHY_NOT = {

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import httpx
 import jwt
@@ -22,7 +22,7 @@ from jwt.exceptions import (
 )
 
 from go_scheduler.checks import NAME_LIMIT, check_at_least, check_name
-from go_scheduler.clock import ZERO
+from go_scheduler.clock import ZERO, Clock
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.events import NoticeGiven
 from go_scheduler.events.event_bus import LOG_ALONE, Teller
@@ -37,9 +37,6 @@ from go_scheduler.http.access.caller import (
 from go_scheduler.http.access.login import LoginError, LoginProvider, fetch
 from go_scheduler.http.access.loopback import is_safe_url
 from go_scheduler.http.problems import Problem
-
-if TYPE_CHECKING:
-    from go_scheduler.clock import Clock
 
 ASYMMETRIC = frozenset(
     {f"{kind}{bits}" for kind in ("RS", "PS", "ES") for bits in (256, 384, 512)}

@@ -6,15 +6,13 @@ import re
 from collections.abc import Collection
 from functools import lru_cache
 from ipaddress import ip_address
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
+
+from fastapi import Request
 
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.formatting import shown
 from go_scheduler.http.problems import Problem, not_allowed
-
-if TYPE_CHECKING:
-    from fastapi import Request
 
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[\w.-]+)(?::\d{1,5})?", re.ASCII)
 _LONGEST_SHOWN = 40

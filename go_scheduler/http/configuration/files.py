@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import yaml
 from yaml.constructor import ConstructorError
 
 from go_scheduler.errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 NAME = "go_scheduler.yaml"
 AT_HOME = Path("~/.config/go_scheduler") / NAME

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
 from pydantic_settings import (
     EnvSettingsSource,
     InitSettingsSource,
@@ -29,16 +30,12 @@ from go_scheduler.http.configuration.sections import (
     PREFIX,
     Configuration,
     Section,
+    ServerSection,
 )
 from go_scheduler.pydantic_messages import worded
 from go_scheduler.scheduler import Scheduler
 from go_scheduler.stores import MemoryStore
 from go_scheduler.stores.opening import open_store
-
-if TYPE_CHECKING:
-    from pydantic.fields import FieldInfo
-
-    from go_scheduler.http.configuration.sections import ServerSection
 
 Place = tuple[str | int, ...]
 """The path of a setting: the names of its sections, and its own."""
