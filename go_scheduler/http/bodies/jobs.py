@@ -10,6 +10,8 @@ from uuid import UUID
 from pydantic import ConfigDict, Field, model_validator
 from pydantic.config import JsonDict
 
+from go_scheduler.checks import check_name
+from go_scheduler.errors import ConfigurationError
 from go_scheduler.handlers.job_types import MARK, JobType
 from go_scheduler.handlers.registry import task_id
 from go_scheduler.handlers.schema import Schema
@@ -42,9 +44,8 @@ from go_scheduler.http.bodies.definitions import (
     Timeout,
     WhenFull,
 )
-from go_scheduler.http.jobs.known_types import check_type_name, said_of
 from go_scheduler.http.problems import invalid
-from go_scheduler.json import check_text, freeze
+from go_scheduler.json import JSON, NOTHING, check_text, freeze
 from go_scheduler.models import METADATA_LIMIT, OVERRIDABLE, State, TaskDefinition
 from go_scheduler.policies import Overlap
 from go_scheduler.triggers import OnDemandTrigger
@@ -57,6 +58,24 @@ _TYPE: JsonDict = {
 }
 _LONGEST_IMPORT = 180
 _MOST_LINES = 10**12
+
+
+def check_type_name(name: str) -> None:
+    """Refuse an invalid name of a type.
+
+    Raises:
+        Problem: 422.
+    """
+    try:
+        check_name("type", name)
+    except ConfigurationError as error:
+        raise invalid("type", str(error)) from None
+
+
+def said_of(definition: TaskDefinition) -> Mapping[str, JSON]:
+    """The description and schema of a declared type."""
+    said = definition.metadata.get(MARK)
+    return said if isinstance(said, dict) else NOTHING
 
 
 class JobBody(Body):

@@ -67,7 +67,7 @@ from go_scheduler.http.bodies.instances import (
     WhyQuery,
 )
 from go_scheduler.http.context import Here
-from go_scheduler.http.jobs.known_types import is_type
+from go_scheduler.http.jobs import is_type
 from go_scheduler.http.paths import set_location
 from go_scheduler.http.problems import Problem, invalid, key_taken, mismatch
 from go_scheduler.models import TaskDefinition

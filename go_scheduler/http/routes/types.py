@@ -13,11 +13,14 @@ from go_scheduler.handlers.registry import task_id
 from go_scheduler.http.access.authentication import JobReader, JobWriter
 from go_scheduler.http.access.caller import Caller, check_declares, is_restricted
 from go_scheduler.http.bodies.body import PageQuery
-from go_scheduler.http.bodies.jobs import TypeAnswer, TypeBody, TypesAnswer
-from go_scheduler.http.context import Context, Here
-from go_scheduler.http.jobs.known_types import (
+from go_scheduler.http.bodies.jobs import (
+    TypeAnswer,
+    TypeBody,
+    TypesAnswer,
     check_type_name,
-    is_declared,
+)
+from go_scheduler.http.context import Context, Here
+from go_scheduler.http.jobs import (
     is_type,
     no_type,
 )
@@ -134,7 +137,7 @@ async def _declared(here: Context, caller: Caller, type: str) -> TaskDefinition 
     stored = await _stored(here, type)
     if stored is None:
         return None
-    if not (is_declared(stored) and caller.sees(stored)):
+    if not (MARK in stored.metadata and caller.sees(stored)):
         raise _taken(type, "it is a task of a program, or somebody else's")
     return stored
 

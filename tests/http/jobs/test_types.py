@@ -257,7 +257,7 @@ def test_a_type_is_read_once_for_many_jobs_and_again_after_a_while(
             read.append(query)
             return self.list_definitions(**query)
 
-    monkeypatch.setattr("go_scheduler.http.jobs.known_types._MOST_KNOWN", 3)
+    monkeypatch.setattr("go_scheduler.http.jobs._MOST_KNOWN", 3)
     client = Counting(memory)
     http = calling(client, clock=clock)
     others = [task(f"task {number}") for number in range(3)]
