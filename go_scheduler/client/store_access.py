@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextvars import ContextVar, copy_context
 from functools import partial, update_wrapper
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 from uuid import UUID
 
 from go_scheduler.checks import check_made, check_trace_context, check_type
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
     from datetime import timedelta
 
-    from go_scheduler.models import Outcome, TaskDefinition, TaskInstance
+    from go_scheduler.models import Outcome, TaskDefinition
+    from go_scheduler.node import Node
     from go_scheduler.stores.base import JoinedStore
-    from go_scheduler.stores.messages import Addition
 
 
 _Self = TypeVar("_Self")
@@ -93,25 +93,6 @@ CARRIED: ContextVar[str | None] = ContextVar("CARRIED", default=None)
 """The trace context that a remote caller sent with the call."""
 
 _NOBODYS = UUID(int=0)
-
-
-class LocalExecutor(Protocol):
-    """A node that stores and starts in one step; None if it did not."""
-
-    def put(
-        self, definition: TaskDefinition, created: Callable[[TaskDefinition], None]
-    ) -> TaskDefinition | None:
-        """Put a definition; ``created`` is called before it runs."""
-
-    def add(
-        self,
-        definition_id: UUID,
-        additions: Sequence[Addition],
-        created: Callable[[Sequence[TaskInstance]], None],
-        *,
-        queue: str | None,
-    ) -> Sequence[TaskInstance] | None:
-        """Add instances; ``created`` is called before they run."""
 
 
 class StoreAccess:
@@ -210,7 +191,7 @@ class StoreAccess:
     def _schedule_tasks(self) -> None:
         """Schedule the registry's new tasks; a client has no registry."""
 
-    def _taker(self, queue: str | None) -> LocalExecutor | None:
+    def _taker(self, queue: str | None) -> Node | None:
         """The node that could run at once what is created here, if there is one.
 
         Args:

@@ -17,7 +17,6 @@ from go_scheduler.handlers.registry import task_id
 from go_scheduler.handlers.schema import Schema
 from go_scheduler.http.bodies.body import (
     Answer,
-    Body,
     Instant,
     Name,
     Object,
@@ -30,19 +29,10 @@ from go_scheduler.http.bodies.body import (
     of_field,
 )
 from go_scheduler.http.bodies.definitions import (
-    ExpireAfter,
-    HeartbeatTimeout,
     JitterSpan,
-    Lock,
-    MaxQueue,
-    Overlapping,
-    Owner,
-    Priority,
-    Retry,
     RetryBody,
-    StartTimeout,
-    Timeout,
-    WhenFull,
+    RunSettings,
+    Settings,
 )
 from go_scheduler.http.problems import invalid
 from go_scheduler.json import JSON, NOTHING, check_text, freeze
@@ -78,7 +68,7 @@ def said_of(definition: TaskDefinition) -> Mapping[str, JSON]:
     return said if isinstance(said, dict) else NOTHING
 
 
-class JobBody(Body):
+class JobBody(RunSettings):
     """A job: its type, its payload, and its time.
 
     Settings that are left out are those of the type, as they are when it runs.
@@ -97,11 +87,6 @@ class JobBody(Body):
     queue: Name | None = None
     priority: int | None = Field(None, json_schema_extra={"minimum": 0, "maximum": 3})
     retry: RetryBody | None = None
-    timeout: Timeout = None
-    start_timeout: StartTimeout = None
-    heartbeat_timeout: HeartbeatTimeout = None
-    expire_after: ExpireAfter = None
-    lock: Lock = None
     metadata: Object | None = Field(None, description="At most 64 KiB.")
 
     def settings(self) -> dict[str, Any]:
@@ -182,22 +167,11 @@ class ImportQuery(Query):
             raise invalid("interval", "say window or interval, not both")
 
 
-class TypeBody(Body):
+class TypeBody(Settings):
     """A type of jobs for workers."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [_TYPE]})
 
-    queue: Name = "default"
-    priority: Priority = 1
-    retry: Retry = None
-    timeout: Timeout = None
-    start_timeout: StartTimeout = None
-    heartbeat_timeout: HeartbeatTimeout = None
-    expire_after: ExpireAfter = None
-    overlap: Overlapping = Overlap.ALLOW
-    lock: Lock = None
-    max_queue: MaxQueue = None
-    when_full: WhenFull = "refuse"
     description: str = Field("", max_length=10_000)
     payload_schema: Object | None = Field(
         None,
@@ -205,7 +179,6 @@ class TypeBody(Body):
         description="A JSON schema (2020-12) for the payload, checked when a job is"
         " submitted; null: any object.",
     )
-    owner: Owner = None
 
     def definition(self, name: str) -> TaskDefinition:
         """The definition of the type.
@@ -220,17 +193,14 @@ class TypeBody(Body):
                 schema = Schema(self.payload_schema, patterns=False)
                 said["schema"] = schema.value
             metadata = freeze({MARK: said}, name="schema", limit=METADATA_LIMIT)
-        given = dict(self)
-        for each in ("description", "payload_schema", "owner"):
-            del given[each]
-        given["retry"] = if_given(self.retry, lambda it: it.policy("retry"))
+        settings = self.settings()
         with of_field("", tuple(type(self).model_fields)):
             return TaskDefinition(
                 id=task_id(name),
                 name=name,
                 trigger=OnDemandTrigger(),
                 metadata=metadata,
-                **given,
+                **settings,
             )
 
 
