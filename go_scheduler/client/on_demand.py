@@ -319,8 +319,9 @@ class OnDemand(StoreAccess):
             self._tell_dropped(made, joined=joined)
 
         if connection is not None:
-            store = self._within(connection, self._look_for_instances)
-            found = store.add_instances(definition_id, additions)
+            write = self._write(connection)
+            found = write.store.add_instances(definition_id, additions)
+            write.then(self._look_for_instances)
             tell(found)
             return found
         queue = self._queues.get(definition_id)
@@ -417,7 +418,8 @@ class OnDemand(StoreAccess):
         if overlap is not None:
             overlap = check_overlap(overlap)
         check_most(limit)
-        store = self._within(connection, self._look_for_instances)
+        write = self._write(connection)
+        store, joined = write.store, write.joined
         definition = _read(store, definition_id)
         _check_trigger(definition)
         end = min(end, self._store.now())
@@ -427,7 +429,6 @@ class OnDemand(StoreAccess):
                 " what is to come"
             )
         times = fire_times(definition.trigger, start, end)
-        joined = connection is not None
         if joined:
             few = limit is not None and limit <= _MOST_JOINED
             if not few and next(islice(times, _MOST_JOINED, None), None) is not None:
@@ -447,8 +448,7 @@ class OnDemand(StoreAccess):
                 found = found.and_more(batch, made)
                 if limit is not None:
                     left = limit - found.made
-                if not joined:
-                    self._look_for_instances()
+                write.then(self._look_for_instances)
         finally:
             if found.first is not None and found.last is not None:
                 self._events.tell(

@@ -51,8 +51,6 @@ if TYPE_CHECKING:
     from datetime import datetime
     from uuid import UUID
 
-    from go_scheduler.stores.rules import Declared
-
 
 _Prepared = TypeVar("_Prepared")
 _REMOVED = get_args(Removed)
@@ -324,11 +322,10 @@ class Scheduling(StoreAccess):
                 taken = taker.put(definitions[0], lambda put: tell([put]))
                 if taken is not None:
                     return [taken]
-        within = self._within(connection, self._look)
-        put = within.put_definitions(definitions).definitions
-        if connection is None:
-            for each in put:
-                self._look(each)
+        write = self._write(connection)
+        put = write.store.put_definitions(definitions).definitions
+        for each in put:
+            write.then(self._look, each)
         tell(put)
         return list(put)
 
@@ -475,21 +472,8 @@ class Scheduling(StoreAccess):
     def _declare(
         self, declaration: Declaration, connection: object
     ) -> list[TaskDefinition]:
-        # Empty if the version was too low; the user's transaction may still commit.
-        done: list[Declared] = []
-
-        def committed() -> None:
-            withdraw()
-            self._look_at_all()
-
-        def withdraw() -> None:
-            for each in done:
-                self._withdraw(Kind.DELETED, each.deleted)
-                self._withdraw(Kind.PAUSED, [paused.id for paused in each.paused])
-
-        store = self._within(connection, committed)
-        declared = store.declare_definitions(declaration)
-        done.append(declared)
+        write = self._write(connection)
+        declared = write.store.declare_definitions(declaration)
         if declared.outdated_by is not None:
             self._events.tell(
                 DeclarationOutdated(
@@ -499,14 +483,15 @@ class Scheduling(StoreAccess):
                 )
             )
             return []
-        if connection is None:
-            withdraw()
-            for each in declared.definitions:
-                self._look(each)
-            if declared.resumed:
-                # Instances without a fire time may have waited for the resume.
-                self._look_for_instances()
-        joined = connection is not None
+        paused = [each.id for each in declared.paused]
+        write.then(self._withdraw, Kind.DELETED, declared.deleted)
+        write.then(self._withdraw, Kind.PAUSED, paused)
+        for each in declared.definitions:
+            write.then(self._look, each)
+        if declared.resumed:
+            # Instances without a fire time may have waited for the resume.
+            write.then(self._look_for_instances)
+        joined = write.joined
         self._tell_scheduled(declared.definitions, joined=joined)
         self._tell_changed(Change.RESUMED, declared.resumed, joined=joined)
         self._tell_changed(Change.PAUSED, declared.paused, joined=joined)

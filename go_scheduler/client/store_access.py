@@ -95,6 +95,46 @@ CARRIED: ContextVar[str | None] = ContextVar("CARRIED", default=None)
 _NOBODYS = UUID(int=0)
 
 
+class Write:
+    """What one call writes: by itself, or as part of the user's transaction.
+
+    Args:
+        store: Where to.
+        connection: To the user's transaction; None: there is none.
+
+    Attributes:
+        store: Takes it.
+        joined: Whether it is part of the user's transaction.
+    """
+
+    def __init__(self, store: Store, connection: object) -> None:
+        self.joined = connection is not None
+        self._following: list[Callable[[], object]] = []
+        self.store: JoinedStore = store
+        if self.joined:
+            joins = transactional(store)
+            self.store = joins.join(connection, committed=self._committed)
+
+    def then(
+        self, call: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs
+    ) -> _T | None:
+        """Call this now, or once the user's transaction has committed.
+
+        A store may never learn of a commit: then it is not called.
+
+        Returns:
+            What it returned; None: it has not been called yet.
+        """
+        if not self.joined:
+            return call(*args, **kwargs)
+        self._following.append(partial(call, *args, **kwargs))
+        return None
+
+    def _committed(self) -> None:
+        for each in self._following:
+            each()
+
+
 class StoreAccess:
     """What the client's calls share: the store, which the first call makes ready.
 
@@ -151,18 +191,8 @@ class StoreAccess:
             self._initialized = True
         return self._store
 
-    def _within(
-        self, connection: object, committed: Callable[[], None] | None = None
-    ) -> JoinedStore:
-        """The store within the user's transaction; without one, by itself.
-
-        Args:
-            connection: To the transaction, or None.
-            committed: Called once it has committed, if the store learns of that.
-        """
-        if connection is None:
-            return self._ready()
-        return transactional(self._store).join(connection, committed=committed)
+    def _write(self, connection: object) -> Write:
+        return Write(self._ready() if connection is None else self._store, connection)
 
     def _withdraw(self, kind: Kind, ids: Collection[UUID]) -> Set[UUID]:
         """Let go of held instances whose definition was edited; return which."""

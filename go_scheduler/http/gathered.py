@@ -61,7 +61,7 @@ class Gathered(Generic[_Asked, _Answer]):
             try:
                 answers = await self._write(asked)
             except Exception as error:
-                answers = [error] * count
+                answers = [error] * len(asked)
             for future, answer in zip(futures, answers, strict=True):
                 if future.done():
                     continue  # Whoever asked is gone.
