@@ -411,8 +411,10 @@ class LongPoll:
             caller.check_work(each)
         with self._waiting.place(caller):
             await self._tokens.read_key()
+            self._check_going()
             self._loop = asyncio.get_running_loop()
             node = await self._started()
+            # The server may stop during each wait.
             self._check_going()
             poll = Poll(names, handed_on, most)
             gone.add_done_callback(lambda _: poll.wake())
@@ -436,11 +438,9 @@ class LongPoll:
             self._handing_out = self._scheduler._handing_out()
             start = self._handing_out._started
             self._starting = loop.run_in_executor(self._threads, start)
+            self._looking = self._looking or asyncio.create_task(self._look_on())
         # Others wait for it as well.
-        node = await asyncio.shield(self._starting)
-        if self._looking is None:
-            self._looking = asyncio.create_task(self._look_on())
-        return node
+        return await asyncio.shield(self._starting)
 
     @property
     def _node(self) -> Node | None:
