@@ -14,10 +14,9 @@ from go_scheduler.checks import (
     check_positive,
     check_type,
 )
-from go_scheduler.client.arguments import batches, check_most, conditions, only
 from go_scheduler.client.scheduling import next_after_end
 from go_scheduler.client.store_access import StoreAccess, awaitable
-from go_scheduler.client.views import Views
+from go_scheduler.client.views import Views, batches, conditions, only
 from go_scheduler.clock import ZERO
 from go_scheduler.errors import (
     ConfigurationError,
@@ -396,7 +395,8 @@ class Edits(Views):
         Raises:
             ConfigurationError: An argument is wrong.
         """
-        check_most(limit)
+        if limit is not None:
+            check_number("limit", limit, 1)
         reopened, after = 0, None
         while limit is None or reopened < limit:
             page = self.list_instances(

@@ -10,8 +10,12 @@ from warnings import warn
 
 from go_scheduler.argument_hints import write_instead
 from go_scheduler.checks import check_name, check_type, check_version
-from go_scheduler.client.arguments import several
-from go_scheduler.client.store_access import StoreAccess, await_within, on_thread
+from go_scheduler.client.store_access import (
+    StoreAccess,
+    await_within,
+    on_thread,
+    several,
+)
 from go_scheduler.errors import (
     ConfigurationError,
     GoSchedulerError,

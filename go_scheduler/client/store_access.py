@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable, Mapping
 from contextvars import ContextVar, copy_context
 from functools import partial, update_wrapper
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
@@ -13,6 +14,7 @@ from go_scheduler.errors import ConfigurationError
 from go_scheduler.events import Change, DefinitionChanged
 from go_scheduler.events.event import Instrument, Put, of_definition
 from go_scheduler.events.event_bus import LOG_ALONE, Events, Teller
+from go_scheduler.formatting import shown
 from go_scheduler.running.withdrawing import Edit, Kind, withdraw
 from go_scheduler.stores.base import Store, transactional
 from go_scheduler.stores.filters import DefinitionFilter
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 _Self = TypeVar("_Self")
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
+_Given = TypeVar("_Given")
 
 THREADS: ContextVar[Executor | None] = ContextVar("THREADS", default=None)
 """The executor in which awaited calls wait for the store; None: the loop's own."""
@@ -87,6 +90,17 @@ def awaitable(
     call.__name__ = f"a{method.__name__}"
     call.__doc__ = f"Await what ``{method.__name__}`` does; see there."
     return call
+
+
+def several(
+    name: str, given: Iterable[_Given], *, such_as: str = "[definition]"
+) -> Sequence[_Given]:
+    """Check that an argument is an iterable of several; its items are not checked."""
+    if isinstance(given, str | Mapping) or not isinstance(given, Iterable):
+        raise ConfigurationError(
+            f"{name} must be several, such as {such_as}, not {shown(given)}"
+        )
+    return tuple(given)
 
 
 CARRIED: ContextVar[str | None] = ContextVar("CARRIED", default=None)

@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from starlette.requests import ClientDisconnect
 
 from go_scheduler.checks import check_at_least
-from go_scheduler.client.arguments import Job
+from go_scheduler.client.on_demand import Job
 from go_scheduler.client.store_access import on_thread
 from go_scheduler.clock import ZERO
 from go_scheduler.errors import (

@@ -11,8 +11,8 @@ from urllib.parse import quote
 import httpx
 
 from go_scheduler.audit import AuditedDefinition, AuditedTime
-from go_scheduler.client.arguments import Page
 from go_scheduler.client.on_demand import Backfill
+from go_scheduler.client.views import Page
 from go_scheduler.errors import (
     ConfigurationError,
     GoSchedulerError,

@@ -29,7 +29,7 @@ from go_scheduler.cli.options import (
     text,
 )
 from go_scheduler.cli.output import at, described, document, line, note, print_one
-from go_scheduler.client.arguments import MOST_LISTED
+from go_scheduler.client.views import MOST_LISTED
 from go_scheduler.clock import SystemClock
 from go_scheduler.errors import ConfigurationError, GoSchedulerError, StoreError
 from go_scheduler.formatting import shown

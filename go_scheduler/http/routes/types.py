@@ -20,10 +20,7 @@ from go_scheduler.http.bodies.jobs import (
     check_type_name,
 )
 from go_scheduler.http.context import Context, Here
-from go_scheduler.http.jobs import (
-    is_type,
-    no_type,
-)
+from go_scheduler.http.jobs import is_type, no_type
 from go_scheduler.http.problems import Problem
 from go_scheduler.models import TaskDefinition
 
