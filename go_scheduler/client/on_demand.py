@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import islice
@@ -23,23 +23,18 @@ from go_scheduler.errors import (
 from go_scheduler.events import InstanceAdded, InstancesBackfilled, InstanceSkipped
 from go_scheduler.events.event import of_definition
 from go_scheduler.formatting import shown
-from go_scheduler.handlers.registry import HandlerRegistry, Task, task_id
+from go_scheduler.handlers.registry import HandlerRegistry, Task, TaskDecorator, task_id
 from go_scheduler.models.values import changed
-from go_scheduler.policies import check_overlap
+from go_scheduler.policies import Overlap, check_overlap
 from go_scheduler.stores.filters import DefinitionFilter
 from go_scheduler.stores.messages import Addition
-from go_scheduler.triggers.base import dump_trigger, fire_times, utc
+from go_scheduler.triggers.base import Trigger, dump_trigger, fire_times, utc
 from go_scheduler.triggers.simple import OnDemandTrigger
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
-    from go_scheduler.handlers.registry import TaskDecorator
     from go_scheduler.json import JSON
     from go_scheduler.models import TaskDefinition, TaskInstance
-    from go_scheduler.policies import Overlap
     from go_scheduler.stores.base import JoinedStore
-    from go_scheduler.triggers.base import Trigger
 
 
 _BATCH = 500

@@ -16,7 +16,7 @@ from go_scheduler.events.event import Instrument, Put, of_definition
 from go_scheduler.events.event_bus import LOG_ALONE, Events, Teller
 from go_scheduler.formatting import shown
 from go_scheduler.running.withdrawing import Edit, Kind, withdraw
-from go_scheduler.stores.base import Store, transactional
+from go_scheduler.stores.base import JoinedStore, Store, transactional
 from go_scheduler.stores.filters import DefinitionFilter
 
 if TYPE_CHECKING:
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
     from go_scheduler.models import Outcome, TaskDefinition
     from go_scheduler.node import Node
-    from go_scheduler.stores.base import JoinedStore
 
 
 _Self = TypeVar("_Self")

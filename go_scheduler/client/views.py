@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -26,7 +26,7 @@ from go_scheduler.errors import (
     TaskInstanceNotFoundError,
 )
 from go_scheduler.formatting import shown
-from go_scheduler.json import check_text, freeze
+from go_scheduler.json import JSON, check_text, freeze
 from go_scheduler.models import (
     COUNTED,
     METADATA_LIMIT,
@@ -56,21 +56,16 @@ from go_scheduler.stores.filters import (
     Filter,
     Order,
 )
-from go_scheduler.stores.messages import Position
+from go_scheduler.stores.messages import NodeContact, Position
 from go_scheduler.stores.rules import slot_taken_by
-from go_scheduler.triggers.base import fire_times, utc
+from go_scheduler.triggers.base import Trigger, fire_times, utc
 from go_scheduler.triggers.times import FIRST_INSTANT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-
     from go_scheduler.audit import AuditedDefinition
-    from go_scheduler.json import JSON
     from go_scheduler.models import QueueStats, TaskRun
     from go_scheduler.stores import filters
     from go_scheduler.stores.base import JoinedStore, Store
-    from go_scheduler.stores.messages import NodeContact
-    from go_scheduler.triggers.base import Trigger
     from go_scheduler.why import Facts, Why
 
 

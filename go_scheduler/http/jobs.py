@@ -8,10 +8,10 @@ import shlex
 from collections import OrderedDict
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Never
 from urllib.parse import quote
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 from pydantic import ValidationError
 from starlette.requests import ClientDisconnect
@@ -19,17 +19,17 @@ from starlette.requests import ClientDisconnect
 from go_scheduler.checks import check_at_least
 from go_scheduler.client.on_demand import Job
 from go_scheduler.client.store_access import on_thread
-from go_scheduler.clock import ZERO
+from go_scheduler.clock import ZERO, Clock
 from go_scheduler.errors import (
     ConfigurationError,
     GoSchedulerError,
     TaskDefinitionNotFoundError,
 )
 from go_scheduler.handlers.job_types import JobType, JobTypes
-from go_scheduler.handlers.registry import task_id
+from go_scheduler.handlers.registry import HandlerRegistry, Task, task_id
 from go_scheduler.handlers.schema import Schema
 from go_scheduler.http.bodies.body import of_field
-from go_scheduler.http.bodies.jobs import JobBody, check_type_name, said_of
+from go_scheduler.http.bodies.jobs import ImportQuery, JobBody, check_type_name, said_of
 from go_scheduler.http.problems import (
     FieldError,
     Problem,
@@ -40,7 +40,7 @@ from go_scheduler.http.problems import (
     problem_of,
 )
 from go_scheduler.http.staggering import Spread, drawn
-from go_scheduler.json import NOTHING, freeze, write_instant
+from go_scheduler.json import JSON, NOTHING, freeze, write_instant
 from go_scheduler.models import OVERRIDABLE, PAYLOAD_LIMIT, State
 from go_scheduler.stores.messages import Addition
 from go_scheduler.triggers.base import utc
@@ -53,16 +53,10 @@ if TYPE_CHECKING:
         Mapping,
         Sequence,
     )
-    from datetime import datetime
-    from uuid import UUID
 
     from go_scheduler.client import Client
-    from go_scheduler.clock import Clock
-    from go_scheduler.handlers.registry import HandlerRegistry, Task
     from go_scheduler.http.access.caller import Caller
-    from go_scheduler.http.bodies.jobs import ImportQuery
     from go_scheduler.http.context import Context
-    from go_scheduler.json import JSON
     from go_scheduler.models import TaskDefinition, TaskInstance
 
 

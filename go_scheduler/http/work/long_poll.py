@@ -10,7 +10,7 @@ import binascii
 import hmac
 import secrets
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -22,7 +22,7 @@ from go_scheduler.errors import ConfigurationError, StoreError
 from go_scheduler.http.gathered import Gathered
 from go_scheduler.http.limits import Waiting, too_many
 from go_scheduler.http.problems import RETRY_AFTER, Problem, not_allowed, store_away
-from go_scheduler.models import Extension
+from go_scheduler.models import Extension, TaskInstance
 from go_scheduler.run import HandedOn
 from go_scheduler.running.calling.waiters import Waiter
 from go_scheduler.running.defaults import GRACE
@@ -41,12 +41,10 @@ from go_scheduler.stores.messages import Claim
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-    from concurrent.futures import Executor
     from uuid import UUID
 
     from go_scheduler.http.access.caller import Caller
     from go_scheduler.json import JSON
-    from go_scheduler.models import TaskInstance
     from go_scheduler.node import Node
     from go_scheduler.scheduler import Scheduler
 
