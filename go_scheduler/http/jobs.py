@@ -1,4 +1,4 @@
-"""Jobs: what is known of their types, and how one or many are written."""
+"""Jobs and their types: bodies, what is known of types, how jobs are written."""
 
 from __future__ import annotations
 
@@ -6,17 +6,19 @@ import asyncio
 import json
 import shlex
 from collections import OrderedDict
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Never
+from typing import TYPE_CHECKING, Any, Literal, Never, Self
 from urllib.parse import quote
 from uuid import UUID, uuid4
 
-from pydantic import ValidationError
+from pydantic import ConfigDict, Field, ValidationError, model_validator
+from pydantic.config import JsonDict
 from starlette.requests import ClientDisconnect
 
-from go_scheduler.checks import check_at_least
+from go_scheduler.checks import check_at_least, check_name
 from go_scheduler.client.on_demand import Job
 from go_scheduler.client.store_access import on_thread
 from go_scheduler.clock import ZERO, Clock
@@ -25,11 +27,28 @@ from go_scheduler.errors import (
     GoSchedulerError,
     TaskDefinitionNotFoundError,
 )
-from go_scheduler.handlers.job_types import JobType, JobTypes
+from go_scheduler.handlers.job_types import MARK, JobType, JobTypes
 from go_scheduler.handlers.registry import HandlerRegistry, Task, task_id
 from go_scheduler.handlers.schema import Schema
-from go_scheduler.http.bodies.body import of_field
-from go_scheduler.http.bodies.jobs import ImportQuery, JobBody, check_type_name, said_of
+from go_scheduler.http.bodies.body import (
+    Answer,
+    Instant,
+    Name,
+    Object,
+    PageOf,
+    Query,
+    Seconds,
+    SecondsCount,
+    filled,
+    if_given,
+    of_field,
+)
+from go_scheduler.http.bodies.definitions import (
+    JitterSpan,
+    RetryBody,
+    RunSettings,
+    Settings,
+)
 from go_scheduler.http.problems import (
     FieldError,
     Problem,
@@ -40,24 +59,238 @@ from go_scheduler.http.problems import (
     problem_of,
 )
 from go_scheduler.http.staggering import Spread, drawn
-from go_scheduler.json import JSON, NOTHING, freeze, write_instant
-from go_scheduler.models import OVERRIDABLE, PAYLOAD_LIMIT, State
+from go_scheduler.json import JSON, NOTHING, check_text, freeze, write_instant
+from go_scheduler.models import (
+    METADATA_LIMIT,
+    OVERRIDABLE,
+    PAYLOAD_LIMIT,
+    State,
+    TaskDefinition,
+)
+from go_scheduler.policies import Overlap
 from go_scheduler.stores.messages import Addition
 from go_scheduler.triggers.base import utc
+from go_scheduler.triggers.simple import OnDemandTrigger
 
 if TYPE_CHECKING:
-    from collections.abc import (
-        AsyncGenerator,
-        AsyncIterator,
-        Collection,
-        Mapping,
-        Sequence,
-    )
-
     from go_scheduler.client import Client
     from go_scheduler.http.access.caller import Caller
     from go_scheduler.http.context import Context
-    from go_scheduler.models import TaskDefinition, TaskInstance
+    from go_scheduler.models import TaskInstance
+
+
+_JOB: JsonDict = {"type": "resize", "payload": {"picture": "cat.png"}, "key": "cat"}
+_TYPE: JsonDict = {
+    "queue": "pictures",
+    "retry": {"max_attempts": 5, "delay": 10},
+    "schema": {"properties": {"picture": {"type": "string"}}, "required": ["picture"]},
+}
+_LONGEST_IMPORT = 180
+_MOST_LINES = 10**12
+
+
+def check_type_name(name: str) -> None:
+    """Refuse an invalid name of a type.
+
+    Raises:
+        Problem: 422.
+    """
+    try:
+        check_name("type", name)
+    except ConfigurationError as error:
+        raise invalid("type", str(error)) from None
+
+
+def said_of(definition: TaskDefinition) -> Mapping[str, JSON]:
+    """The description and schema of a declared type."""
+    said = definition.metadata.get(MARK)
+    return said if isinstance(said, dict) else NOTHING
+
+
+class JobBody(RunSettings):
+    """A job: its type, its payload, and its time.
+
+    Settings that are left out are those of the type, as they are when it runs.
+    """
+
+    model_config = ConfigDict(json_schema_extra={"examples": [_JOB]})
+
+    type: Name
+    payload: Object | None = Field(None, description="At most 64 KiB.")
+    at: Instant | None = Field(None, description="null: as soon as possible.")
+    delay: Seconds | None = Field(None, description="Instead of `at`.")
+    key: Name | None = Field(
+        None, description="While a job of the type has this key, no second job is made."
+    )
+    jitter: JitterSpan = None
+    queue: Name | None = None
+    priority: int | None = Field(None, json_schema_extra={"minimum": 0, "maximum": 3})
+    retry: RetryBody | None = None
+    metadata: Object | None = Field(None, description="At most 64 KiB.")
+
+    def settings(self) -> dict[str, Any]:
+        """The settings that it has of its own.
+
+        Raises:
+            Problem: 422, a policy is wrong.
+        """
+        said = {name: getattr(self, name) for name in OVERRIDABLE}
+        said["retry"] = if_given(self.retry, lambda it: it.policy("retry"))
+        return {name: value for name, value in said.items() if value is not None}
+
+
+class SubmittedAnswer(Answer):
+    """The instance of a job."""
+
+    instance_id: UUID
+    definition_id: UUID
+    state: State = Field(description="skipped: the job was dropped.")
+
+
+class ImportQuery(Query):
+    """The parameters of an import."""
+
+    import_: str | None = Field(
+        None,
+        alias="import",
+        min_length=1,
+        max_length=_LONGEST_IMPORT,
+        description="A name for the import. An import that is repeated with the same"
+        " name makes no line twice. null: the server makes up a name, and answers it.",
+    )
+    first: int = Field(
+        1,
+        ge=1,
+        le=_MOST_LINES,
+        description="The number of the first line, if an import comes in parts.",
+    )
+    start: Instant | None = Field(None, description="null: the present time.")
+    window: SecondsCount | None = Field(
+        None, description="Over how many seconds the jobs are staggered evenly."
+    )
+    interval: SecondsCount | None = Field(
+        None, description="The seconds between a job and the next one."
+    )
+    jitter: SecondsCount | None = Field(
+        None, description="The longest random delay of each job, in seconds."
+    )
+    on_error: Literal["stop", "skip"] = Field(
+        "stop",
+        description="Whether the lines after a refused line are left out, or go on.",
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _take_by_name(cls, value: object) -> object:
+        """Accept the field's name, which older versions of FastAPI use."""
+        return (
+            {"import" if name == "import_" else name: value[name] for name in value}
+            if isinstance(value, dict)
+            else value
+        )
+
+    def seconds(self, name: str) -> timedelta | None:
+        """One of its durations."""
+        return if_given(getattr(self, name), lambda it: timedelta(seconds=it))
+
+    def check(self) -> None:
+        """Refuse parameters that contradict each other.
+
+        Raises:
+            Problem: 422.
+        """
+        if self.import_ is not None:
+            with of_field("import"):
+                check_text(self.import_, "import")
+        if self.window is not None and self.interval is not None:
+            raise invalid("interval", "say window or interval, not both")
+
+
+class TypeBody(Settings):
+    """A type of jobs for workers."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [_TYPE]})
+
+    description: str = Field("", max_length=10_000)
+    payload_schema: Object | None = Field(
+        None,
+        alias="schema",
+        description="A JSON schema (2020-12) for the payload, checked when a job is"
+        " submitted; null: any object.",
+    )
+
+    def definition(self, name: str) -> TaskDefinition:
+        """The definition of the type.
+
+        Raises:
+            Problem: 422.
+        """
+        said: dict[str, Any] = {"description": self.description}
+        check_type_name(name)
+        with of_field("schema"):
+            if self.payload_schema is not None:
+                schema = Schema(self.payload_schema, patterns=False)
+                said["schema"] = schema.value
+            metadata = freeze({MARK: said}, name="schema", limit=METADATA_LIMIT)
+        settings = self.settings()
+        with of_field("", tuple(type(self).model_fields)):
+            return TaskDefinition(
+                id=task_id(name),
+                name=name,
+                trigger=OnDemandTrigger(),
+                metadata=metadata,
+                **settings,
+            )
+
+
+class TypeAnswer(Answer):
+    """A type of jobs."""
+
+    type: str
+    description: str
+    payload_schema: Object | None = Field(alias="schema")
+    runs_here: bool = Field(
+        description="Whether the server itself, or a worker on its bus, runs it."
+    )
+    over_bus: bool = Field(False, description="Whether workers on its bus run it.")
+    definition_id: UUID
+    queue: str
+    priority: int
+    retry: RetryBody | None
+    timeout: Seconds | None
+    start_timeout: Seconds | None
+    heartbeat_timeout: Seconds | None
+    expire_after: Seconds | None
+    overlap: Overlap
+    lock: str | None
+    max_queue: int | None
+    when_full: Literal["refuse", "drop"]
+    paused: bool
+    owner: str | None
+    revision: int | None
+
+    @classmethod
+    def of(cls, definition: TaskDefinition, job_type: JobType | None = None) -> Self:
+        """The answer for a definition, and for the server's own type if it is one."""
+        said = said_of(definition)
+        schema, described = said.get("schema"), said.get("description")
+        if job_type is not None:
+            schema, described = job_type.schema, job_type.description
+        return filled(
+            cls,
+            definition,
+            type=definition.name or "",
+            description=described if isinstance(described, str) else "",
+            payload_schema=dict(schema) if isinstance(schema, Mapping) else None,
+            runs_here=job_type is not None,
+            over_bus=job_type is not None and job_type.over_bus,
+            definition_id=definition.id,
+            retry=if_given(definition.retry, RetryBody.of),
+        )
+
+
+class TypesAnswer(PageOf[TypeAnswer]):
+    """A page of types."""
 
 
 _MOST_KNOWN = 1000
@@ -255,17 +488,19 @@ class KnownTypes:
             return payload
         return stored or None
 
-    def described(self, known: KnownType) -> JobType:
-        """The description of a type that the server runs itself."""
+    def answer(self, known: KnownType) -> TypeAnswer:
+        """The answer for a type that the server runs itself."""
         assert known.task is not None
         if isinstance(self._types, JobTypes):
-            return self._types.described(known.name)
-        return JobType(
-            name=known.name,
-            description="",
-            schema=known.task.payload.schema(),
-            definition=known.task.definition,
-        )
+            described = self._types.described(known.name)
+        else:
+            described = JobType(
+                name=known.name,
+                description="",
+                schema=known.task.payload.schema(),
+                definition=known.task.definition,
+            )
+        return TypeAnswer.of(known.stored or known.task.definition, described)
 
     def forget(self, name: str) -> None:
         """Remove a type from the cache."""

@@ -34,7 +34,7 @@ from go_scheduler.http.bodies.instances import (
     StatsAnswer,
     WhyAnswer,
 )
-from go_scheduler.http.bodies.jobs import TypeAnswer
+from go_scheduler.http.jobs import TypeAnswer
 from go_scheduler.http.remote_errors import error_of
 from go_scheduler.models import (
     Cancelled,

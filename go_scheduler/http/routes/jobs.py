@@ -25,9 +25,8 @@ from go_scheduler.http.bodies.instances import (
     RunAnswer,
     RunsAnswer,
 )
-from go_scheduler.http.bodies.jobs import ImportQuery, JobBody, SubmittedAnswer
 from go_scheduler.http.context import Here
-from go_scheduler.http.jobs import Import, write
+from go_scheduler.http.jobs import Import, ImportQuery, JobBody, SubmittedAnswer, write
 from go_scheduler.http.paths import set_location
 from go_scheduler.http.problems import Problem, invalid
 from go_scheduler.http.staggering import Spread

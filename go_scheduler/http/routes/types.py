@@ -13,14 +13,15 @@ from go_scheduler.handlers.registry import task_id
 from go_scheduler.http.access.authentication import JobReader, JobWriter
 from go_scheduler.http.access.caller import Caller, check_declares, is_restricted
 from go_scheduler.http.bodies.body import PageQuery
-from go_scheduler.http.bodies.jobs import (
+from go_scheduler.http.context import Context, Here
+from go_scheduler.http.jobs import (
     TypeAnswer,
     TypeBody,
     TypesAnswer,
     check_type_name,
+    is_type,
+    no_type,
 )
-from go_scheduler.http.context import Context, Here
-from go_scheduler.http.jobs import is_type, no_type
 from go_scheduler.http.problems import Problem
 from go_scheduler.models import TaskDefinition
 
@@ -40,10 +41,7 @@ async def list_types(
     items: list[TypeAnswer] = []
     if asked.after is None:
         known = await here.job_types.find_all(sorted(own))
-        for each in known.values():
-            assert each.task is not None
-            described = here.job_types.described(each)
-            items.append(TypeAnswer.of(each.stored or each.task.definition, described))
+        items += map(here.job_types.answer, known.values())
     page = await here.client.alist_definitions(
         metadata={MARK: {}},
         queues=caller.queues,
@@ -60,10 +58,8 @@ async def list_types(
 @router.get("/types/{type:path}")
 async def get_type(here: Here, caller: JobReader, type: Type) -> TypeAnswer:
     """Read a type."""
-    if (task := here.job_types.tasks.get(type)) is not None:
-        known = await here.job_types.find(type)
-        described = here.job_types.described(known)
-        return TypeAnswer.of(known.stored or task.definition, described)
+    if type in here.job_types.tasks:
+        return here.job_types.answer(await here.job_types.find(type))
     stored = await _stored(here, type)
     if stored is None or not caller.sees(stored):
         raise no_type(type)

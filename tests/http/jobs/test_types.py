@@ -13,7 +13,7 @@ from go_scheduler.cli.output import runs_where
 from go_scheduler.client import Client
 from go_scheduler.dispatch import Dispatcher, open_bus
 from go_scheduler.handlers.job_types import MARK, JobTypes
-from go_scheduler.http.bodies.jobs import TypeAnswer
+from go_scheduler.http.jobs import TypeAnswer
 from go_scheduler.testing.builders import SECOND
 from tests.case_tables import json_table
 from tests.http.jobs.conftest import ON_DEMAND, SEND, task
