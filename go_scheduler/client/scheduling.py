@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from contextvars import ContextVar
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar, get_args
 from warnings import warn
@@ -403,14 +404,14 @@ class Scheduling(StoreAccess):
         Warns:
             ScheduleWarning: The trigger of one is one that people often do not mean.
         """
-        prepared = self._declaration(
-            several("definitions", definitions),
-            owner,
+        wanted = Declaration(
+            owner=owner,
+            definitions=several("definitions", definitions),
             version=version,
             removed=removed,
-            adopt=adopt,
-            joins=connection is not None,
+            adopts=adopt,
         )
+        prepared = self._prepare_set(wanted, joins=connection is not None)
         return self._declare(_warned(prepared), connection)
 
     @write_instead('await scheduler.adeclare([definition], owner="shop")')
@@ -428,50 +429,37 @@ class Scheduling(StoreAccess):
 
         Its ``connection`` is one as for ``aschedule``.
         """
-        prepared = await on_thread(
-            self._declaration,
-            several("definitions", definitions),
-            owner,
+        wanted = Declaration(
+            owner=owner,
+            definitions=several("definitions", definitions),
             version=version,
             removed=removed,
-            adopt=adopt,
-            joins=connection is not None,
+            adopts=adopt,
         )
+        joins = connection is not None
+        prepared = await on_thread(self._prepare_set, wanted, joins=joins)
         declare = partial(self._declare, _warned(prepared))
         return await await_within(connection, declare, "declare")
 
-    def _declaration(
-        self,
-        definitions: Sequence[TaskDefinition],
-        owner: str,
-        *,
-        version: int | None,
-        removed: Removed,
-        adopt: bool,
-        joins: bool,
+    def _prepare_set(
+        self, wanted: Declaration, *, joins: bool
     ) -> tuple[Declaration, Sequence[str]]:
-        owner = check_name("owner", owner)
-        check_version(version)
-        if removed not in _REMOVED:
+        owner = check_name("owner", wanted.owner)
+        check_version(wanted.version)
+        if wanted.removed not in _REMOVED:
             raise ConfigurationError(
-                f"removed must be 'delete', 'pause' or 'keep', not {shown(removed)}"
+                "removed must be 'delete', 'pause' or 'keep', not"
+                f" {shown(wanted.removed)}"
             )
-        check_type("adopt", adopt, bool)
-        prepared, odd = self._prepare("declare", definitions, joins=joins)
+        check_type("adopt", wanted.adopts, bool)
+        prepared, odd = self._prepare("declare", wanted.definitions, joins=joins)
         for each in prepared:
             if not each.named:
                 raise ConfigurationError(
                     "what is declared needs an id of its own, the same at each start,"
                     f" as by key='nightly report': {shown(each.trigger)}"
                 )
-        declaration = Declaration(
-            owner=owner,
-            definitions=prepared,
-            version=version,
-            removed=removed,
-            adopts=adopt,
-        )
-        return declaration, odd
+        return replace(wanted, owner=owner, definitions=prepared), odd
 
     def _declare(
         self, declaration: Declaration, connection: object
