@@ -3,8 +3,8 @@
 import typing
 
 from go_scheduler import lazy_imports as _on_demand
-from go_scheduler.client.arguments import Job, Page
-from go_scheduler.client.on_demand import Backfill
+from go_scheduler.client.on_demand import Backfill, Job
+from go_scheduler.client.views import Page
 from go_scheduler.errors import (
     BusUnavailableError,
     ClaimLostError,

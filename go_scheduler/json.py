@@ -5,15 +5,12 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import date
+from datetime import date, datetime
 from itertools import count
-from typing import TYPE_CHECKING, Never, TypeAlias, cast
+from typing import Never, TypeAlias, cast
 
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.formatting import LONGEST_SHOWN, a, shown
-
-if TYPE_CHECKING:
-    from datetime import datetime
 
 JSON: TypeAlias = (
     bool | int | float | str | Sequence["JSON"] | Mapping[str, "JSON"] | None

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from go_scheduler.client import Client
-from go_scheduler.client.arguments import Job
+from go_scheduler.client.on_demand import Job
 from go_scheduler.errors import ConfigurationError, TaskDefinitionNotFoundError
 from go_scheduler.events import Event, InstanceAdded
 from go_scheduler.models import State, TaskDefinition

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from go_scheduler.cli.options import Connected
-    from go_scheduler.http.jobs.staggering import Spread
     from go_scheduler.http.remote import Remote
+    from go_scheduler.http.staggering import Spread
     from go_scheduler.triggers import Trigger
 
 

@@ -26,7 +26,7 @@ from go_scheduler.triggers.previews import describe_with_zone
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from go_scheduler.http.bodies.jobs import TypeAnswer
+    from go_scheduler.http.jobs import TypeAnswer
     from go_scheduler.models import Stage, TaskRun
 
 

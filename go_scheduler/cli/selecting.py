@@ -24,7 +24,7 @@ from go_scheduler.cli.options import (
     object_of,
 )
 from go_scheduler.cli.output import at, confirm, described
-from go_scheduler.client.arguments import MOST_LISTED, Page, from_id
+from go_scheduler.client.views import MOST_LISTED, Page, from_id
 from go_scheduler.errors import (
     ConfigurationError,
     GoSchedulerError,

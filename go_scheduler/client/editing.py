@@ -14,10 +14,9 @@ from go_scheduler.checks import (
     check_positive,
     check_type,
 )
-from go_scheduler.client.arguments import batches, check_most, conditions, only
 from go_scheduler.client.scheduling import next_after_end
 from go_scheduler.client.store_access import StoreAccess, awaitable
-from go_scheduler.client.views import Views
+from go_scheduler.client.views import Views, batches, conditions, only
 from go_scheduler.clock import ZERO
 from go_scheduler.errors import (
     ConfigurationError,
@@ -50,10 +49,9 @@ from go_scheduler.stores.filters import ANY_DEFINITION, DefinitionFilter, Filter
 from go_scheduler.stores.messages import Claim
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence, Set
+    from collections.abc import Callable, Collection, Mapping, Sequence
     from datetime import datetime, timedelta
 
-    from go_scheduler.events.event import Event
     from go_scheduler.json import JSON
 
 
@@ -131,20 +129,14 @@ class Edits(Views):
     ) -> Mapping[UUID, int]:
         """Delete definitions; return how many instances of each run on."""
         running: dict[UUID, int] = {}
-
-        def committed() -> None:
-            self._withdraw(Kind.DELETED, running)
-
-        store = self._within(connection, committed)
-        for batch in batches(store, which):
-            found = store.delete_definitions(batch)
-            withdrawn: Set[UUID] = frozenset()
-            if connection is None:
-                withdrawn = self._withdraw(Kind.DELETED, found)
+        write = self._write(connection)
+        for batch in batches(write.store, which):
+            found = write.store.delete_definitions(batch)
+            withdrawn = write.then(self._withdraw, Kind.DELETED, found) or frozenset()
             for each, started in found.items():
                 running[each] = len(started - withdrawn)
                 self._events.tell(
-                    DefinitionDeleted(definition_id=each, joined=connection is not None)
+                    DefinitionDeleted(definition_id=each, joined=write.joined)
                 )
         return running
 
@@ -270,33 +262,25 @@ class Edits(Views):
     ) -> Sequence[TaskDefinition]:
         if note is not None:
             note = check_note(note)
-        ids: list[UUID] = []
-
-        def committed() -> None:
-            self._withdraw(Kind.PAUSED, ids)
-
-        store = self._within(connection, committed)
+        write = self._write(connection)
         paused: list[TaskDefinition] = []
-        for batch in batches(store, which):
-            found = store.pause_definitions(batch, note=note)
-            ids += [each.id for each in found]
-            if connection is None:
-                self._withdraw(Kind.PAUSED, [each.id for each in found])
-            self._tell_changed(Change.PAUSED, found, joined=connection is not None)
+        for batch in batches(write.store, which):
+            found = write.store.pause_definitions(batch, note=note)
+            write.then(self._withdraw, Kind.PAUSED, [each.id for each in found])
+            self._tell_changed(Change.PAUSED, found, joined=write.joined)
             paused += found
         return paused
 
     def _resume(
         self, which: DefinitionFilter, connection: object
     ) -> Sequence[TaskDefinition]:
-        store = self._within(connection, self._look_at_all)
+        write = self._write(connection)
         resumed: list[TaskDefinition] = []
-        for batch in batches(store, which):
-            found = store.resume_definitions(batch)
-            self._tell_changed(Change.RESUMED, found, joined=connection is not None)
+        for batch in batches(write.store, which):
+            found = write.store.resume_definitions(batch)
+            self._tell_changed(Change.RESUMED, found, joined=write.joined)
             resumed += found
-        if connection is None:
-            self._look_at_all()
+        write.then(self._look_at_all)
         return resumed
 
     def cancel(
@@ -323,48 +307,33 @@ class Edits(Views):
                 at the same moment; repeat the transaction.
         """
         check_type("instance_id", instance_id, UUID)
-        happened: list[Event] = []
-        requested: list[UUID] = []
-
-        def committed() -> None:
-            if requested:
-                self._withdraw(Kind.CANCELLED, requested)
-            self._tell_all(happened)
-
-        store = self._within(connection, committed)
-        found = store.select(Filter(ids=[instance_id]), limit=1)
+        write = self._write(connection)
+        found = write.store.select(Filter(ids=[instance_id]), limit=1)
         if not found:
             raise TaskInstanceNotFoundError(instance_id)
         [instance] = found
         next_fire_time = next_after_end(instance.definition, self._store.now())
-        answer = store.cancel_instances({instance_id: next_fire_time}).get(instance_id)
+        answered = write.store.cancel_instances({instance_id: next_fire_time})
+        answer = answered.get(instance_id)
         if answer is Cancelled.CANCELLED:
-            happened.append(
-                InstanceFinished(
-                    **of_instance(instance),
-                    outcome=Outcome.CANCELLED,
-                    started_at=None,
-                    took=None,
-                    error=None,
-                )
+            event = InstanceFinished(
+                **of_instance(instance),
+                outcome=Outcome.CANCELLED,
+                started_at=None,
+                took=None,
+                error=None,
             )
+            write.then(self._events.tell, event)
         elif answer is Cancelled.REQUESTED:
-            if connection is None and self._withdraw(Kind.CANCELLED, [instance_id]):
+            if write.then(self._withdraw, Kind.CANCELLED, [instance_id]):
                 # Its node records the end and tells the event.
                 return Cancelled.CANCELLED
-            requested.append(instance_id)
             ids, worker = of_instance(instance), instance.worker
-            happened.append(InstanceCancelRequested(**ids, worker=worker))
-        if connection is None:
-            self._tell_all(happened)
+            write.then(self._events.tell, InstanceCancelRequested(**ids, worker=worker))
         return answer
 
     acancel = awaitable(cancel)
     """Await what ``cancel`` does; see there."""
-
-    def _tell_all(self, happened: Sequence[Event]) -> None:
-        for each in happened:
-            self._events.tell(each)
 
     def retry(self, instance_id: UUID) -> TaskInstance:
         """Run an instance again that has failed, as soon as a node can.
@@ -426,7 +395,8 @@ class Edits(Views):
         Raises:
             ConfigurationError: An argument is wrong.
         """
-        check_most(limit)
+        if limit is not None:
+            check_number("limit", limit, 1)
         reopened, after = 0, None
         while limit is None or reopened < limit:
             page = self.list_instances(

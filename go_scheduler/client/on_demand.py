@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import dataclass, replace
-from datetime import datetime
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
 from itertools import islice
 from typing import TYPE_CHECKING, cast
+from uuid import UUID, uuid4
 
 from go_scheduler.argument_hints import write_instead
-from go_scheduler.checks import check_definition_id, check_id, check_name
-from go_scheduler.client.arguments import Job, check_most, several
+from go_scheduler.checks import check_definition_id, check_id, check_name, check_number
 from go_scheduler.client.scheduling import Scheduling
-from go_scheduler.client.store_access import StoreAccess, awaitable
+from go_scheduler.client.store_access import StoreAccess, awaitable, several
 from go_scheduler.clock import ZERO
 from go_scheduler.errors import (
     ConfigurationError,
@@ -22,30 +23,48 @@ from go_scheduler.errors import (
 from go_scheduler.events import InstanceAdded, InstancesBackfilled, InstanceSkipped
 from go_scheduler.events.event import of_definition
 from go_scheduler.formatting import shown
-from go_scheduler.handlers.registry import HandlerRegistry, Task, task_id
+from go_scheduler.handlers.registry import HandlerRegistry, Task, TaskDecorator, task_id
 from go_scheduler.models.values import changed
-from go_scheduler.policies import check_overlap
+from go_scheduler.policies import Overlap, check_overlap
 from go_scheduler.stores.filters import DefinitionFilter
 from go_scheduler.stores.messages import Addition
-from go_scheduler.triggers.base import dump_trigger, fire_times, utc
+from go_scheduler.triggers.base import Trigger, dump_trigger, fire_times, utc
 from go_scheduler.triggers.simple import OnDemandTrigger
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-    from datetime import timedelta
-    from uuid import UUID
-
-    from go_scheduler.handlers.registry import TaskDecorator
     from go_scheduler.json import JSON
     from go_scheduler.models import TaskDefinition, TaskInstance
-    from go_scheduler.policies import Overlap
     from go_scheduler.stores.base import JoinedStore
-    from go_scheduler.triggers.base import Trigger
 
 
 _BATCH = 500
 _MOST_REMEMBERED = 10_000
 _MOST_JOINED = 10_000
+
+
+@write_instead('Job(payload={"order": 7}, key="order 7")')
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """One of many for ``enqueue_all``, with a time or a key of its own.
+
+    Attributes:
+        payload: The payload, as for ``enqueue``.
+        at: When it runs; None: as soon as possible.
+        delay: How long after the store's time it runs, instead of ``at``; zero or more.
+        key: As for ``enqueue``.
+        id: The id of the instance, if one is made. The answer has another id if an
+            instance with the ``key`` exists already.
+        overrides: Fields of the definition that the instance has of its own, by their
+            names: ``queue``, ``priority``, ``expire_after``, ``timeout``,
+            ``start_timeout``, ``heartbeat_timeout``, ``retry``, ``lock``, ``metadata``.
+    """
+
+    payload: Mapping[str, object] | None = field(default=None, hash=False)
+    at: datetime | None = None
+    delay: timedelta | None = None
+    key: str | None = None
+    id: UUID = field(default_factory=uuid4)
+    overrides: Mapping[str, object] | None = field(default=None, hash=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -319,8 +338,9 @@ class OnDemand(StoreAccess):
             self._tell_dropped(made, joined=joined)
 
         if connection is not None:
-            store = self._within(connection, self._look_for_instances)
-            found = store.add_instances(definition_id, additions)
+            write = self._write(connection)
+            found = write.store.add_instances(definition_id, additions)
+            write.then(self._look_for_instances)
             tell(found)
             return found
         queue = self._queues.get(definition_id)
@@ -416,8 +436,10 @@ class OnDemand(StoreAccess):
             raise ConfigurationError(f"start must be before end: {start}, {end}")
         if overlap is not None:
             overlap = check_overlap(overlap)
-        check_most(limit)
-        store = self._within(connection, self._look_for_instances)
+        if limit is not None:
+            check_number("limit", limit, 1)
+        write = self._write(connection)
+        store, joined = write.store, write.joined
         definition = _read(store, definition_id)
         _check_trigger(definition)
         end = min(end, self._store.now())
@@ -427,7 +449,6 @@ class OnDemand(StoreAccess):
                 " what is to come"
             )
         times = fire_times(definition.trigger, start, end)
-        joined = connection is not None
         if joined:
             few = limit is not None and limit <= _MOST_JOINED
             if not few and next(islice(times, _MOST_JOINED, None), None) is not None:
@@ -447,8 +468,7 @@ class OnDemand(StoreAccess):
                 found = found.and_more(batch, made)
                 if limit is not None:
                     left = limit - found.made
-                if not joined:
-                    self._look_for_instances()
+                write.then(self._look_for_instances)
         finally:
             if found.first is not None and found.last is not None:
                 self._events.tell(

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from contextlib import suppress
 from contextvars import ContextVar
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar, get_args
 from warnings import warn
 
 from go_scheduler.argument_hints import write_instead
 from go_scheduler.checks import check_name, check_type, check_version
-from go_scheduler.client.arguments import several
-from go_scheduler.client.store_access import StoreAccess, await_within, on_thread
+from go_scheduler.client.store_access import (
+    StoreAccess,
+    await_within,
+    on_thread,
+    several,
+)
 from go_scheduler.errors import (
     ConfigurationError,
     GoSchedulerError,
@@ -50,8 +55,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence, Set
     from datetime import datetime
     from uuid import UUID
-
-    from go_scheduler.stores.rules import Declared
 
 
 _Prepared = TypeVar("_Prepared")
@@ -324,11 +327,10 @@ class Scheduling(StoreAccess):
                 taken = taker.put(definitions[0], lambda put: tell([put]))
                 if taken is not None:
                     return [taken]
-        within = self._within(connection, self._look)
-        put = within.put_definitions(definitions).definitions
-        if connection is None:
-            for each in put:
-                self._look(each)
+        write = self._write(connection)
+        put = write.store.put_definitions(definitions).definitions
+        for each in put:
+            write.then(self._look, each)
         tell(put)
         return list(put)
 
@@ -402,14 +404,14 @@ class Scheduling(StoreAccess):
         Warns:
             ScheduleWarning: The trigger of one is one that people often do not mean.
         """
-        prepared = self._declaration(
-            several("definitions", definitions),
-            owner,
+        wanted = Declaration(
+            owner=owner,
+            definitions=several("definitions", definitions),
             version=version,
             removed=removed,
-            adopt=adopt,
-            joins=connection is not None,
+            adopts=adopt,
         )
+        prepared = self._prepare_set(wanted, joins=connection is not None)
         return self._declare(_warned(prepared), connection)
 
     @write_instead('await scheduler.adeclare([definition], owner="shop")')
@@ -427,69 +429,43 @@ class Scheduling(StoreAccess):
 
         Its ``connection`` is one as for ``aschedule``.
         """
-        prepared = await on_thread(
-            self._declaration,
-            several("definitions", definitions),
-            owner,
+        wanted = Declaration(
+            owner=owner,
+            definitions=several("definitions", definitions),
             version=version,
             removed=removed,
-            adopt=adopt,
-            joins=connection is not None,
+            adopts=adopt,
         )
+        joins = connection is not None
+        prepared = await on_thread(self._prepare_set, wanted, joins=joins)
         declare = partial(self._declare, _warned(prepared))
         return await await_within(connection, declare, "declare")
 
-    def _declaration(
-        self,
-        definitions: Sequence[TaskDefinition],
-        owner: str,
-        *,
-        version: int | None,
-        removed: Removed,
-        adopt: bool,
-        joins: bool,
+    def _prepare_set(
+        self, wanted: Declaration, *, joins: bool
     ) -> tuple[Declaration, Sequence[str]]:
-        owner = check_name("owner", owner)
-        check_version(version)
-        if removed not in _REMOVED:
+        owner = check_name("owner", wanted.owner)
+        check_version(wanted.version)
+        if wanted.removed not in _REMOVED:
             raise ConfigurationError(
-                f"removed must be 'delete', 'pause' or 'keep', not {shown(removed)}"
+                "removed must be 'delete', 'pause' or 'keep', not"
+                f" {shown(wanted.removed)}"
             )
-        check_type("adopt", adopt, bool)
-        prepared, odd = self._prepare("declare", definitions, joins=joins)
+        check_type("adopt", wanted.adopts, bool)
+        prepared, odd = self._prepare("declare", wanted.definitions, joins=joins)
         for each in prepared:
             if not each.named:
                 raise ConfigurationError(
                     "what is declared needs an id of its own, the same at each start,"
                     f" as by key='nightly report': {shown(each.trigger)}"
                 )
-        declaration = Declaration(
-            owner=owner,
-            definitions=prepared,
-            version=version,
-            removed=removed,
-            adopts=adopt,
-        )
-        return declaration, odd
+        return replace(wanted, owner=owner, definitions=prepared), odd
 
     def _declare(
         self, declaration: Declaration, connection: object
     ) -> list[TaskDefinition]:
-        # Empty if the version was too low; the user's transaction may still commit.
-        done: list[Declared] = []
-
-        def committed() -> None:
-            withdraw()
-            self._look_at_all()
-
-        def withdraw() -> None:
-            for each in done:
-                self._withdraw(Kind.DELETED, each.deleted)
-                self._withdraw(Kind.PAUSED, [paused.id for paused in each.paused])
-
-        store = self._within(connection, committed)
-        declared = store.declare_definitions(declaration)
-        done.append(declared)
+        write = self._write(connection)
+        declared = write.store.declare_definitions(declaration)
         if declared.outdated_by is not None:
             self._events.tell(
                 DeclarationOutdated(
@@ -499,14 +475,15 @@ class Scheduling(StoreAccess):
                 )
             )
             return []
-        if connection is None:
-            withdraw()
-            for each in declared.definitions:
-                self._look(each)
-            if declared.resumed:
-                # Instances without a fire time may have waited for the resume.
-                self._look_for_instances()
-        joined = connection is not None
+        paused = [each.id for each in declared.paused]
+        write.then(self._withdraw, Kind.DELETED, declared.deleted)
+        write.then(self._withdraw, Kind.PAUSED, paused)
+        for each in declared.definitions:
+            write.then(self._look, each)
+        if declared.resumed:
+            # Instances without a fire time may have waited for the resume.
+            write.then(self._look_for_instances)
+        joined = write.joined
         self._tell_scheduled(declared.definitions, joined=joined)
         self._tell_changed(Change.RESUMED, declared.resumed, joined=joined)
         self._tell_changed(Change.PAUSED, declared.paused, joined=joined)

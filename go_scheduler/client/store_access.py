@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable, Mapping
 from contextvars import ContextVar, copy_context
 from functools import partial, update_wrapper
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 from uuid import UUID
 
 from go_scheduler.checks import check_made, check_trace_context, check_type
@@ -13,8 +14,9 @@ from go_scheduler.errors import ConfigurationError
 from go_scheduler.events import Change, DefinitionChanged
 from go_scheduler.events.event import Instrument, Put, of_definition
 from go_scheduler.events.event_bus import LOG_ALONE, Events, Teller
+from go_scheduler.formatting import shown
 from go_scheduler.running.withdrawing import Edit, Kind, withdraw
-from go_scheduler.stores.base import Store, transactional
+from go_scheduler.stores.base import JoinedStore, Store, transactional
 from go_scheduler.stores.filters import DefinitionFilter
 
 if TYPE_CHECKING:
@@ -22,14 +24,14 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
     from datetime import timedelta
 
-    from go_scheduler.models import Outcome, TaskDefinition, TaskInstance
-    from go_scheduler.stores.base import JoinedStore
-    from go_scheduler.stores.messages import Addition
+    from go_scheduler.models import Outcome, TaskDefinition
+    from go_scheduler.node import Node
 
 
 _Self = TypeVar("_Self")
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
+_Given = TypeVar("_Given")
 
 THREADS: ContextVar[Executor | None] = ContextVar("THREADS", default=None)
 """The executor in which awaited calls wait for the store; None: the loop's own."""
@@ -89,29 +91,61 @@ def awaitable(
     return call
 
 
+def several(
+    name: str, given: Iterable[_Given], *, such_as: str = "[definition]"
+) -> Sequence[_Given]:
+    """Check that an argument is an iterable of several; its items are not checked."""
+    if isinstance(given, str | Mapping) or not isinstance(given, Iterable):
+        raise ConfigurationError(
+            f"{name} must be several, such as {such_as}, not {shown(given)}"
+        )
+    return tuple(given)
+
+
 CARRIED: ContextVar[str | None] = ContextVar("CARRIED", default=None)
 """The trace context that a remote caller sent with the call."""
 
 _NOBODYS = UUID(int=0)
 
 
-class LocalExecutor(Protocol):
-    """A node that stores and starts in one step; None if it did not."""
+class Write:
+    """What one call writes: by itself, or as part of the user's transaction.
 
-    def put(
-        self, definition: TaskDefinition, created: Callable[[TaskDefinition], None]
-    ) -> TaskDefinition | None:
-        """Put a definition; ``created`` is called before it runs."""
+    Args:
+        store: Where to.
+        connection: To the user's transaction; None: there is none.
 
-    def add(
-        self,
-        definition_id: UUID,
-        additions: Sequence[Addition],
-        created: Callable[[Sequence[TaskInstance]], None],
-        *,
-        queue: str | None,
-    ) -> Sequence[TaskInstance] | None:
-        """Add instances; ``created`` is called before they run."""
+    Attributes:
+        store: Takes it.
+        joined: Whether it is part of the user's transaction.
+    """
+
+    def __init__(self, store: Store, connection: object) -> None:
+        self.joined = connection is not None
+        self._following: list[Callable[[], object]] = []
+        self.store: JoinedStore = store
+        if self.joined:
+            joins = transactional(store)
+            self.store = joins.join(connection, committed=self._committed)
+
+    def then(
+        self, call: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs
+    ) -> _T | None:
+        """Call this now, or once the user's transaction has committed.
+
+        A store may never learn of a commit: then it is not called.
+
+        Returns:
+            What it returned; None: it has not been called yet.
+        """
+        if not self.joined:
+            return call(*args, **kwargs)
+        self._following.append(partial(call, *args, **kwargs))
+        return None
+
+    def _committed(self) -> None:
+        for each in self._following:
+            each()
 
 
 class StoreAccess:
@@ -170,18 +204,8 @@ class StoreAccess:
             self._initialized = True
         return self._store
 
-    def _within(
-        self, connection: object, committed: Callable[[], None] | None = None
-    ) -> JoinedStore:
-        """The store within the user's transaction; without one, by itself.
-
-        Args:
-            connection: To the transaction, or None.
-            committed: Called once it has committed, if the store learns of that.
-        """
-        if connection is None:
-            return self._ready()
-        return transactional(self._store).join(connection, committed=committed)
+    def _write(self, connection: object) -> Write:
+        return Write(self._ready() if connection is None else self._store, connection)
 
     def _withdraw(self, kind: Kind, ids: Collection[UUID]) -> Set[UUID]:
         """Let go of held instances whose definition was edited; return which."""
@@ -210,7 +234,7 @@ class StoreAccess:
     def _schedule_tasks(self) -> None:
         """Schedule the registry's new tasks; a client has no registry."""
 
-    def _taker(self, queue: str | None) -> LocalExecutor | None:
+    def _taker(self, queue: str | None) -> Node | None:
         """The node that could run at once what is created here, if there is one.
 
         Args:

@@ -2,37 +2,34 @@
 
 from __future__ import annotations
 
+import json
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
+from enum import StrEnum
 from itertools import chain, pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
 
-from go_scheduler.checks import check_at_least, check_definition_id, check_type
-from go_scheduler.client.arguments import (
-    ListOrder,
-    check_limit,
-    check_most,
-    check_searched,
-    checked_bounds,
-    checked_ids,
-    checked_most,
-    checked_names,
-    conditions,
-    one_of,
-    page_of,
-    read_cursor,
-    whose,
+from go_scheduler.checks import (
+    check_at_least,
+    check_definition_id,
+    check_number,
+    check_type,
 )
-from go_scheduler.client.store_access import StoreAccess, awaitable
+from go_scheduler.client.store_access import StoreAccess, awaitable, several
 from go_scheduler.clock import ZERO
 from go_scheduler.errors import (
     ConfigurationError,
     TaskDefinitionNotFoundError,
     TaskInstanceNotFoundError,
 )
+from go_scheduler.formatting import shown
+from go_scheduler.json import JSON, check_text, freeze
 from go_scheduler.models import (
     COUNTED,
+    METADATA_LIMIT,
     OPEN,
     Backlog,
     Counted,
@@ -59,29 +56,229 @@ from go_scheduler.stores.filters import (
     Filter,
     Order,
 )
-from go_scheduler.stores.messages import Position
+from go_scheduler.stores.messages import NodeContact, Position
 from go_scheduler.stores.rules import slot_taken_by
-from go_scheduler.triggers.base import fire_times, utc
+from go_scheduler.triggers.base import Trigger, fire_times, utc
 from go_scheduler.triggers.times import FIRST_INSTANT
 
 if TYPE_CHECKING:
-    from collections.abc import (
-        Callable,
-        Collection,
-        Iterable,
-        Iterator,
-        Mapping,
-        Sequence,
+    from go_scheduler.audit import AuditedDefinition
+    from go_scheduler.models import QueueStats, TaskRun
+    from go_scheduler.stores import filters
+    from go_scheduler.stores.base import JoinedStore, Store
+    from go_scheduler.why import Facts, Why
+
+
+_Word = TypeVar("_Word", bound=StrEnum)
+
+MOST_LISTED = 1000
+"""The most definitions or instances that one list returns."""
+_MOST_BOUNDS = 101
+_MOST_COUNTED = 1_000_000
+
+
+def check_limit(limit: int) -> None:
+    """Check how many items a page may have."""
+    check_number("limit", limit, 1, MOST_LISTED)
+
+
+def check_searched(what: str, text: str | None) -> None:
+    """Refuse what cannot be a name or a queue."""
+    if text is not None:
+        check_type(what, text, str)
+        check_text(text, what)
+
+
+def checked_ids(ids: Collection[UUID]) -> Collection[UUID]:
+    """Check ids, given as any iterable."""
+    check_type("ids", ids, Iterable)
+    kept = tuple(ids)
+    for each in kept:
+        check_type("an id", each, UUID)
+    return kept
+
+
+def checked_names(what: str, names: Collection[str] | None) -> Collection[str] | None:
+    """Check names, given as any iterable; None: no restriction."""
+    if names is None:
+        return None
+    kept = several(what, names, such_as='["mail"]')
+    for each in kept:
+        check_searched(f"one of {what}", each)
+    return frozenset(kept)
+
+
+def whose(
+    queues: Collection[str] | None, owners: Collection[str] | None
+) -> dict[str, Any]:
+    """The conditions that restrict a list to queues and owners, checked."""
+    return {
+        "queues": checked_names("queues", queues),
+        "owners": checked_names("owners", owners),
+    }
+
+
+def checked_most(most: object) -> int:
+    """Check the number up to which is counted."""
+    return check_number("most", most, 1, _MOST_COUNTED)
+
+
+def one_of(kind: type[_Word], word: _Word | str) -> _Word:
+    """Check a member of an enumeration, given as such or as its text."""
+    check_type("state", word, str)
+    if word not in tuple(kind):
+        raise ConfigurationError(
+            f"state must be one of {', '.join(kind)}: {shown(word)}"
+        )
+    return kind(word)
+
+
+def in_both(one: str | None, several: Collection[str] | None) -> Collection[str] | None:
+    """What a list may have that meets both conditions; None: anything."""
+    if one is None:
+        return several
+    return [one] if several is None or one in several else []
+
+
+def conditions(
+    *,
+    ids: Collection[UUID] | None,
+    metadata: Mapping[str, JSON] | None,
+    name: str | None,
+    queue: str | None,
+    owner: str | None = None,
+    queues: Collection[str] | None = None,
+    owners: Collection[str] | None = None,
+    state: DefinitionState | str | None = None,
+) -> DefinitionFilter:
+    """The conditions, checked.
+
+    Raises:
+        ConfigurationError: One is wrong.
+    """
+    check_searched("name", name)
+    check_searched("queue", queue)
+    check_searched("owner", owner)
+    if metadata is not None:
+        metadata = freeze(metadata, name="metadata", limit=METADATA_LIMIT)
+    return DefinitionFilter(
+        ids=None if ids is None else checked_ids(ids),
+        metadata=metadata,
+        name=name,
+        queues=in_both(queue, checked_names("queues", queues)),
+        owners=in_both(owner, checked_names("owners", owners)),
+        state=None if state is None else one_of(DefinitionState, state),
     )
 
-    from go_scheduler.audit import AuditedDefinition
-    from go_scheduler.client.arguments import Page
-    from go_scheduler.json import JSON
-    from go_scheduler.models import QueueStats, TaskRun
-    from go_scheduler.stores.base import Store
-    from go_scheduler.stores.messages import NodeContact
-    from go_scheduler.triggers.base import Trigger
-    from go_scheduler.why import Facts, Why
+
+def only(definition_id: UUID) -> DefinitionFilter:
+    """The condition that is met by one definition alone, checked.
+
+    Raises:
+        ConfigurationError: It is no id.
+    """
+    check_definition_id(definition_id)
+    return DefinitionFilter(ids=[definition_id])
+
+
+def batches(store: JoinedStore, which: DefinitionFilter) -> Iterator[Collection[UUID]]:
+    """The ids of the definitions that meet every condition, a hundred at a time.
+
+    If only ids were given, these are returned, whether the definitions exist or not.
+    """
+    if which.ids is not None and which == DefinitionFilter(ids=which.ids):
+        yield which.ids
+        return
+    after = None
+    while page := store.select_definitions(which, after=after):
+        yield [each.id for each in page]
+        if (after := page.next) is None:
+            return
+
+
+_Item = TypeVar("_Item")
+
+
+class ListOrder(StrEnum):
+    """The order of a list. A cursor can be used in its own order only."""
+
+    DEFINITIONS_BY_ID = "d"
+    DEFINITIONS_SOONEST_FIRST = "ds"
+    INSTANCES_OLDEST_FIRST = "i"
+    INSTANCES_NEWEST_FIRST = "in"
+    INSTANCES_ENDED_LAST_FIRST = "ie"
+
+
+# The orders in which each item has a time.
+_BY_TIME = (
+    ListOrder.INSTANCES_OLDEST_FIRST,
+    ListOrder.INSTANCES_NEWEST_FIRST,
+    ListOrder.INSTANCES_ENDED_LAST_FIRST,
+)
+
+
+class Page(list[_Item]):
+    """A list that may go on.
+
+    Attributes:
+        next: Pass it on as ``after`` to read the next page; None: there is none. It is
+            a text without meaning, of some 100 letters, digits, ``-``, ``_`` and
+            ``=``, and stays good whatever becomes of what the page shows.
+    """
+
+    def __init__(self, items: Iterable[_Item] = (), *, next: str | None = None) -> None:
+        super().__init__(items)
+        self.next = next
+
+
+def page_of(found: filters.Page[_Item], order: ListOrder) -> Page[_Item]:
+    """A page of a store, with a cursor that says where to go on."""
+    next = None if found.next is None else cursor_of(order, found.next)
+    return Page(found, next=next)
+
+
+def read_cursor(after: object, order: ListOrder) -> Position | None:
+    """The position that a cursor stands for.
+
+    Raises:
+        ConfigurationError: It is none, or one of another list.
+    """
+    if after is None:
+        return None
+    check_type("after", after, str)
+    assert isinstance(after, str)
+    try:
+        of, at, id = json.loads(urlsafe_b64decode(after.encode()))
+        position = Position(
+            at=(
+                None
+                if at is None or order is ListOrder.DEFINITIONS_BY_ID
+                else utc(datetime.fromisoformat(at), name="at")
+            ),
+            id=UUID(id),
+        )
+    # Anybody can cause a RecursionError: brackets within brackets.
+    except (ValueError, TypeError, AttributeError, RecursionError, ConfigurationError):
+        of = None
+    if of != order.value or (at is None and order in _BY_TIME):
+        raise ConfigurationError(
+            "after must be the `next` of a page of the same list in the same order, not"
+            f" {shown(after)}"
+        )
+    return position
+
+
+def from_id(id: UUID) -> str:
+    """The cursor after which a list in the order of ids begins with this one."""
+    before = UUID(int=max(0, id.int - 1))
+    return cursor_of(ListOrder.DEFINITIONS_BY_ID, Position(at=None, id=before))
+
+
+def cursor_of(order: ListOrder, position: Position) -> str:
+    """The cursor that stands for a position, for the next page of the same list."""
+    at = None if position.at is None else position.at.isoformat()
+    text = json.dumps([order.value, at, str(position.id)])
+    return urlsafe_b64encode(text.encode()).decode()
 
 
 _LOOKED_AT = 500
@@ -392,7 +589,9 @@ class Views(StoreAccess):
             ConfigurationError: An argument is wrong.
         """
         return backlog_of(
-            self._ready(), checked_most(most), queues=checked_names("queues", queues)
+            self._ready(),
+            checked_most(most),
+            queues=checked_names("queues", queues),
         )
 
     abacklog = awaitable(backlog)
@@ -619,7 +818,11 @@ class Views(StoreAccess):
             ConfigurationError: An argument is wrong.
         """
         check_definition_id(definition_id)
-        times = checked_bounds(bounds)
+        times = [utc(each, name="bounds") for each in bounds]
+        if not 2 <= len(times) <= _MOST_BOUNDS:
+            raise ConfigurationError(
+                f"bounds must be two to {_MOST_BOUNDS} instants, not {len(times)}"
+            )
         spans = [
             Filter(definition_id=definition_id, fired_since=since, fired_before=before)
             for since, before in pairwise(times)
@@ -842,7 +1045,8 @@ class Views(StoreAccess):
             retention = _DAY if self._retention is None else self._retention
         check_at_least("retention", retention, ZERO)
         check_at_least("late", late, ZERO)
-        check_most(limit)
+        if limit is not None:
+            check_number("limit", limit, 1)
         if ids is not None:
             ids = checked_ids(ids)
         store = self._ready()

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 from starlette.responses import Response, StreamingResponse
 
 from go_scheduler.checks import PRIORITIES, parse_id
-from go_scheduler.client.arguments import Page
 from go_scheduler.client.store_access import on_thread
+from go_scheduler.client.views import Page
 from go_scheduler.dashboard import request
 from go_scheduler.dashboard.live import Restriction
 from go_scheduler.dashboard.request import PageRequest, change, page, sees_nodes

@@ -14,9 +14,9 @@ if typing.TYPE_CHECKING:
     from go_scheduler.http.access.caller import Caller
     from go_scheduler.http.access.issuer import OidcIssuer
     from go_scheduler.http.app import create_app
-    from go_scheduler.http.jobs.staggering import JobDefaults
     from go_scheduler.http.limits import Limits
     from go_scheduler.http.serving import serve
+    from go_scheduler.http.staggering import JobDefaults
     from go_scheduler.http.work.long_poll import LongPoll
     from go_scheduler.http.worker import Work, Worker, tell_progress
 else:
@@ -28,7 +28,7 @@ else:
             "BearerAccess": "access.authentication",
             "Caller": "access.caller",
             "LongPoll": "work.long_poll",
-            "JobDefaults": "jobs.staggering",
+            "JobDefaults": "staggering",
             "Limits": "limits",
             "OidcIssuer": "access.issuer",
             "OpenAccess": "access.authentication",

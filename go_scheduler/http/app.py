@@ -20,8 +20,7 @@ from go_scheduler.client import Client, check_client
 from go_scheduler.clock import Clock, SystemClock
 from go_scheduler.http.access.authentication import Allowed, Authentication, OpenAccess
 from go_scheduler.http.context import Context, Readiness
-from go_scheduler.http.jobs.known_types import KnownTypes
-from go_scheduler.http.jobs.staggering import JobDefaults
+from go_scheduler.http.jobs import KnownTypes
 from go_scheduler.http.limits import Limited, Limits, Threads
 from go_scheduler.http.paths import path_within
 from go_scheduler.http.problems import MEDIA_TYPE, Problem, answer_problems
@@ -29,6 +28,7 @@ from go_scheduler.http.routes import definitions, system
 from go_scheduler.http.routes import jobs as jobs_routes
 from go_scheduler.http.routes import types as types_routes
 from go_scheduler.http.routes import work as work_routes
+from go_scheduler.http.staggering import JobDefaults
 from go_scheduler.version import __version__
 
 if TYPE_CHECKING:

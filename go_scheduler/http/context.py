@@ -12,9 +12,9 @@ from fastapi import Depends, Request
 from go_scheduler.client import Client
 from go_scheduler.clock import Clock
 from go_scheduler.http.access.authentication import Access
-from go_scheduler.http.jobs.known_types import KnownTypes
-from go_scheduler.http.jobs.staggering import JobDefaults
+from go_scheduler.http.jobs import KnownTypes
 from go_scheduler.http.limits import Limits, Threads
+from go_scheduler.http.staggering import JobDefaults
 from go_scheduler.http.work.long_poll import LongPoll
 from go_scheduler.telemetry.figures import Gathering
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import warnings
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 from urllib.parse import quote
 
 import httpx
 
 from go_scheduler.audit import AuditedDefinition, AuditedTime
-from go_scheduler.client.arguments import Page
 from go_scheduler.client.on_demand import Backfill
+from go_scheduler.client.views import Page
 from go_scheduler.errors import (
     ConfigurationError,
     GoSchedulerError,
@@ -34,7 +34,7 @@ from go_scheduler.http.bodies.instances import (
     StatsAnswer,
     WhyAnswer,
 )
-from go_scheduler.http.bodies.jobs import TypeAnswer
+from go_scheduler.http.jobs import TypeAnswer
 from go_scheduler.http.remote_errors import error_of
 from go_scheduler.models import (
     Cancelled,
@@ -47,7 +47,7 @@ from go_scheduler.models import (
     TaskInstance,
     TaskRun,
 )
-from go_scheduler.policies import RetryPolicy
+from go_scheduler.policies import Overlap, RetryPolicy
 from go_scheduler.stores.filters import all_items
 from go_scheduler.triggers import OnDemandTrigger, PreviewedTime, load_trigger
 from go_scheduler.why import Why
@@ -63,11 +63,9 @@ if TYPE_CHECKING:
     )
     from datetime import datetime, timedelta
     from types import TracebackType
-    from typing import Self
     from uuid import UUID
 
     from go_scheduler.json import JSON
-    from go_scheduler.policies import Overlap
 
 
 def definition_of(answer: Any) -> TaskDefinition:

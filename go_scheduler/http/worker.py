@@ -8,6 +8,7 @@ import logging
 from contextlib import suppress
 from datetime import datetime, timedelta
 from functools import partial
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -23,6 +24,7 @@ from go_scheduler.errors import (
 from go_scheduler.events.event import Instrument
 from go_scheduler.formatting import shown
 from go_scheduler.http.access.loopback import check_safe_url
+from go_scheduler.http.gathered import Gathered
 from go_scheduler.http.remote_errors import error_of
 from go_scheduler.json import NOTHING
 from go_scheduler.working import worker
@@ -191,6 +193,12 @@ _MOST_ASKED_FOR = 100
 _UNTOLD = 2
 
 
+def _fitting(completed: Sequence[bytes]) -> int:
+    """How many successes fit into one body."""
+    sizes = accumulate(map(len, completed[:_MOST_REPORTS]))
+    return max(1, sum(size <= _BYTES for size in sizes))
+
+
 class HTTPTransport(Transport[Given]):
     """Polls a server for work, and repeats a report while the server is away.
 
@@ -238,8 +246,7 @@ class HTTPTransport(Transport[Given]):
         self._beyond = beyond.total_seconds()
         self._called = self._untold = 0
         self._has_room = asyncio.Event()
-        self._completed: list[tuple[bytes, asyncio.Future[Exception | None]]] = []
-        self._telling: asyncio.Task[None] | None = None
+        self._completing = Gathered(self._send_completed, _fitting)
 
     async def take(self) -> None:
         """Take work whenever a handler may be called.
@@ -399,35 +406,7 @@ class HTTPTransport(Transport[Given]):
     async def _complete(self, given: Given, result: object) -> None:
         said = {"instance_id": str(given.work.instance_id), "token": given.token}
         body = {**said, **given.times, "result": result}
-        text = json.dumps(body, ensure_ascii=False).encode()
-        future = asyncio.get_running_loop().create_future()
-        self._completed.append((text, future))
-        if self._telling is None:
-            self._telling = asyncio.create_task(self._tell_completed())
-        if (error := await future) is not None:
-            raise error
-
-    async def _tell_completed(self) -> None:
-        while some := self._some():
-            answers: Sequence[Exception | None]
-            try:
-                answers = await self._send_completed([text for text, _ in some])
-            except Exception as error:
-                answers = [error] * len(some)
-            for (_, future), answer in zip(some, answers, strict=True):
-                future.set_result(answer)
-        self._telling = None
-
-    def _some(self) -> list[tuple[bytes, asyncio.Future[Exception | None]]]:
-        """Take the successes that fit into one body."""
-        size = count = 0
-        for text, _ in self._completed[:_MOST_REPORTS]:
-            size += len(text)
-            if count and size > _BYTES:
-                break
-            count += 1
-        some, self._completed = self._completed[:count], self._completed[count:]
-        return some
+        await self._completing.ask(json.dumps(body, ensure_ascii=False).encode())
 
     async def _tell(self, given: Given, what: str, **body: object) -> Any:
         """Report something about a run; returns the server's answer."""

@@ -10,7 +10,7 @@ from uuid import uuid4
 import pytest
 
 from go_scheduler import TaskDefinition
-from go_scheduler.client.arguments import Page
+from go_scheduler.client.views import Page
 from go_scheduler.http.remote import Remote
 from go_scheduler.stores.messages import Announcement
 from go_scheduler.testing.builders import NODE, SECOND, claim, fire, start

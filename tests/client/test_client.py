@@ -26,7 +26,7 @@ from go_scheduler import (
 )
 from go_scheduler.checks import NOTE_LIMIT
 from go_scheduler.client import Client
-from go_scheduler.client.arguments import MOST_LISTED
+from go_scheduler.client.views import MOST_LISTED
 from go_scheduler.testing.builders import NOBODY, clean_up, definition
 from go_scheduler.testing.clock import START
 from go_scheduler.triggers import LimitedTrigger

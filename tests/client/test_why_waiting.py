@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from go_scheduler.client.arguments import Job
+from go_scheduler.client.on_demand import Job
 from go_scheduler.models import State, TaskDefinition
 from go_scheduler.policies import Overlap, RetryPolicy
 from go_scheduler.stores.memory import MemoryStore

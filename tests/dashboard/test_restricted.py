@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from go_scheduler import MemoryStore
 from go_scheduler.client import Client
-from go_scheduler.client.arguments import Page
+from go_scheduler.client.views import Page
 from go_scheduler.dashboard import create_dashboard
 from go_scheduler.dashboard.pages import full_page
 from go_scheduler.dashboard.request import page

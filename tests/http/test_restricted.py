@@ -19,7 +19,7 @@ from go_scheduler import (
     TaskDefinition,
 )
 from go_scheduler.client import Client
-from go_scheduler.client.arguments import Job
+from go_scheduler.client.on_demand import Job
 from go_scheduler.http import create_app
 from go_scheduler.http.access.authentication import OPEN_PATHS, BearerAccess
 from go_scheduler.http.access.caller import SCOPES

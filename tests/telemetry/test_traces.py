@@ -14,7 +14,7 @@ from opentelemetry.propagate import inject
 from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor
 
 from go_scheduler.client import Client
-from go_scheduler.client.arguments import Job
+from go_scheduler.client.on_demand import Job
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.http import create_app
 from go_scheduler.http.limits import trace_context_of

@@ -29,7 +29,7 @@ from go_scheduler.cli.options import (
     text,
 )
 from go_scheduler.cli.output import at, described, document, line, note, print_one
-from go_scheduler.client.arguments import MOST_LISTED
+from go_scheduler.client.views import MOST_LISTED
 from go_scheduler.clock import SystemClock
 from go_scheduler.errors import ConfigurationError, GoSchedulerError, StoreError
 from go_scheduler.formatting import shown
@@ -45,7 +45,7 @@ from go_scheduler.triggers import (
 )
 
 if TYPE_CHECKING:
-    from go_scheduler.http.jobs.staggering import Spread
+    from go_scheduler.http.staggering import Spread
 
 
 _P = TypeVar("_P", RetryPolicy, CatchUp)
@@ -398,7 +398,7 @@ class JitterOptions:
             ConfigurationError: An option is wrong.
         """
         # Imported here, as it takes long.
-        from go_scheduler.http.jobs.staggering import Spread
+        from go_scheduler.http.staggering import Spread
 
         if self.window is not None and self.interval is not None:
             raise ConfigurationError("say --window or --interval, not both")

@@ -22,7 +22,7 @@ from go_scheduler.cli.selecting import pages
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from go_scheduler.http.bodies.jobs import TypeAnswer
+    from go_scheduler.http.jobs import TypeAnswer
     from go_scheduler.http.remote import Remote
 
 app = typer.Typer(

@@ -342,48 +342,64 @@ def warnings_of(trigger: Trigger, now: datetime) -> list[str]:
 
 
 Overlapping = Annotated[Overlap, Strict(False)]
-Priority = Annotated[int, Field(json_schema_extra={"minimum": 0, "maximum": 3})]
-ExpireAfter = Annotated[
-    Seconds | None,
-    Field(description="After this time a run counts as hung."),
-]
-Timeout = Annotated[
-    Seconds | None, Field(description="After this time a run is asked to stop.")
-]
-StartTimeout = Annotated[
-    Seconds | None,
-    Field(
-        description="How long a run on a bus may wait to be accepted, then to begin."
-    ),
-]
-HeartbeatTimeout = Annotated[
-    Seconds | None,
-    Field(description="How long a worker on a bus may send no heartbeat."),
-]
-Retry = Annotated[RetryBody | None, Field(description="null: the server's default.")]
 JitterSpan = Annotated[
     Seconds | None,
     Field(description="The longest random delay of a run; null: the server's default."),
 ]
-Lock = Annotated[
-    Name | None,
-    Field(description="Of all instances with this lock, one runs at a time."),
-]
 ReadOnly = Annotated[Any, Field(json_schema_extra={"readOnly": True})]
-Owner = Annotated[
-    Name | None, Field(description="The owner of the declared set that it is in.")
-]
-MaxQueue = Annotated[
-    int | None,
-    Field(
+
+
+class RunSettings(Body):
+    """The settings of runs, which a job may have of its own."""
+
+    expire_after: Seconds | None = Field(
+        None, description="After this time a run counts as hung."
+    )
+    timeout: Seconds | None = Field(
+        None, description="After this time a run is asked to stop."
+    )
+    start_timeout: Seconds | None = Field(
+        None,
+        description="How long a run on a bus may wait to be accepted, then to begin.",
+    )
+    heartbeat_timeout: Seconds | None = Field(
+        None, description="How long a worker on a bus may send no heartbeat."
+    )
+    lock: Name | None = Field(
+        None, description="Of all instances with this lock, one runs at a time."
+    )
+
+
+class Settings(RunSettings):
+    """The settings of a definition, which a type has as well."""
+
+    queue: Name = "default"
+    priority: int = Field(1, json_schema_extra={"minimum": 0, "maximum": 3})
+    retry: RetryBody | None = Field(None, description="null: the server's default.")
+    overlap: Overlapping = Overlap.ALLOW
+    max_queue: int | None = Field(
+        None,
         description="The most instances that may wait; null: any number.",
         json_schema_extra={"minimum": 1},
-    ),
-]
-WhenFull = Annotated[
-    Literal["refuse", "drop"],
-    Field(description="Whether a further instance is refused, or skipped (drop)."),
-]
+    )
+    when_full: Literal["refuse", "drop"] = Field(
+        "refuse",
+        description="Whether a further instance is refused, or skipped (drop).",
+    )
+    owner: Name | None = Field(
+        None, description="The owner of the declared set that it is in."
+    )
+
+    def settings(self) -> dict[str, Any]:
+        """The arguments of a definition that it has, without an owner.
+
+        Raises:
+            Problem: 422, a policy is wrong.
+        """
+        said = {each: getattr(self, each) for each in Settings.model_fields}
+        del said["owner"]
+        return said | {"retry": if_given(self.retry, lambda it: it.policy("retry"))}
+
 
 _EXAMPLE: JsonDict = {
     "name": "report",
@@ -406,7 +422,7 @@ def _add_example(schema: dict[str, Any]) -> None:
     schema["examples"] = [answer.model_dump(mode="json")]
 
 
-class DefinitionBody(Body):
+class DefinitionBody(Settings):
     """A definition: what to run, and when."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [_EXAMPLE]})
@@ -421,28 +437,16 @@ class DefinitionBody(Body):
     name: Name | None = Field(
         None, description="The name of the handler, or the type for workers."
     )
-    queue: Name = "default"
-    priority: Priority = 1
     metadata: Object = Field(default_factory=dict, description="At most 64 KiB.")
-    expire_after: ExpireAfter = None
-    timeout: Timeout = None
-    start_timeout: StartTimeout = None
-    heartbeat_timeout: HeartbeatTimeout = None
-    retry: Retry = None
     catch_up: CatchUpBody | None = Field(
         None, description="null: the server's default."
     )
     jitter: JitterSpan = None
-    overlap: Overlapping = Overlap.ALLOW
-    lock: Lock = None
     max_per_node: int | None = Field(
         None,
         description="The most instances on one node at once; null: any number.",
         json_schema_extra={"minimum": 1},
     )
-    max_queue: MaxQueue = None
-    when_full: WhenFull = "refuse"
-    owner: Owner = None
     paused: bool = Field(
         False, description="For a new definition; otherwise pause and resume it."
     )
@@ -467,17 +471,23 @@ class DefinitionBody(Body):
         Raises:
             Problem: 422, with the wrong field.
         """
-        given = {name: getattr(self, name) for name in DefinitionBody.model_fields}
-        del given["owner"]
-        given |= {
-            "trigger": trigger_of(self.trigger, now),
-            "id": id or self.id,
-            "retry": if_given(self.retry, lambda it: it.policy("retry")),
-            "catch_up": if_given(self.catch_up, lambda it: it.policy("catch_up")),
-            "revision": revision,
-        }
+        trigger, settings = trigger_of(self.trigger, now), self.settings()
+        catch_up = if_given(self.catch_up, lambda it: it.policy("catch_up"))
         with of_field("", tuple(type(self).model_fields)):
-            return TaskDefinition(**given)
+            return TaskDefinition(
+                trigger=trigger,
+                id=id or self.id,  # type: ignore[arg-type]
+                key=self.key,
+                name=self.name,
+                metadata=self.metadata,
+                catch_up=catch_up,
+                jitter=self.jitter,
+                max_per_node=self.max_per_node,
+                paused=self.paused,
+                note=self.note,
+                revision=revision,
+                **settings,
+            )
 
 
 class DefinitionPut(DefinitionBody):

@@ -44,8 +44,8 @@ from go_scheduler.http.access.issuer import OidcIssuer
 from go_scheduler.http.access.loopback import checked_origins
 from go_scheduler.http.configuration.files import read_text
 from go_scheduler.http.configuration.imported import imported
-from go_scheduler.http.jobs.staggering import JobDefaults
 from go_scheduler.http.limits import Limits, Rate, Waiting
+from go_scheduler.http.staggering import JobDefaults
 from go_scheduler.http.work.long_poll import LongPoll
 from go_scheduler.policies import CatchUp, RetryPolicy
 from go_scheduler.scheduler import Scheduler

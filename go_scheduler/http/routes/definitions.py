@@ -66,8 +66,8 @@ from go_scheduler.http.bodies.instances import (
     WhyAnswer,
     WhyQuery,
 )
-from go_scheduler.http.context import Here
-from go_scheduler.http.jobs.known_types import is_type
+from go_scheduler.http.context import Context, Here
+from go_scheduler.http.jobs import is_type
 from go_scheduler.http.paths import set_location
 from go_scheduler.http.problems import Problem, invalid, key_taken, mismatch
 from go_scheduler.models import TaskDefinition
@@ -77,7 +77,6 @@ if TYPE_CHECKING:
 
     from starlette.types import Scope
 
-    from go_scheduler.http.context import Context
 
 IfMatch = Annotated[
     str | None,

@@ -25,12 +25,11 @@ from go_scheduler.http.bodies.instances import (
     RunAnswer,
     RunsAnswer,
 )
-from go_scheduler.http.bodies.jobs import ImportQuery, JobBody, SubmittedAnswer
 from go_scheduler.http.context import Here
-from go_scheduler.http.jobs.staggering import Spread
-from go_scheduler.http.jobs.submitting import Import, Submitting, planned
+from go_scheduler.http.jobs import Import, ImportQuery, JobBody, SubmittedAnswer, write
 from go_scheduler.http.paths import set_location
 from go_scheduler.http.problems import Problem, invalid
+from go_scheduler.http.staggering import Spread
 
 router = APIRouter(prefix="/v1", tags=["jobs"])
 
@@ -61,20 +60,17 @@ async def submit(
     if body.key is not None and idempotency_key not in (None, body.key):
         raise invalid("key", "it is another one than the header Idempotency-Key has")
     known = await here.job_types.find(body.type)
-    job = planned(
+    job = known.plan(
         body,
-        known,
         caller,
         key=idempotency_key if body.key is None else body.key,
-        number=1,
         spread=Spread(jitter=here.jobs.jitter),
     )
-    submitting = Submitting(here.client, here.job_types, caller)
-    [found] = await submitting.write([job])
+    found = (await write(here, caller, {body.type: [job]}))[job.id]
     if isinstance(found, Problem):
         raise found
     set_location(request, response, f"/v1/instances/{found.id}")
-    response.status_code = 201 if found.id == job.job.id else 200
+    response.status_code = 201 if found.id == job.id else 200
     return SubmittedAnswer(
         instance_id=found.id,
         definition_id=found.definition.id,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import PlainTextResponse
-from prometheus_client import generate_latest
+from prometheus_client import Metric, generate_latest
 from prometheus_client.core import (
     CounterMetricFamily,
     GaugeMetricFamily,
@@ -49,16 +49,13 @@ from go_scheduler.http.problems import RETRY_AFTER, Problem
 from go_scheduler.models.counts import BOUNDS_IN_SECONDS
 from go_scheduler.scheduler import Scheduler
 from go_scheduler.telemetry import figures
-from go_scheduler.telemetry.figures import COUNTED, PRESENT
+from go_scheduler.telemetry.figures import COUNTED, PRESENT, Figure, Gathered, Reading
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from datetime import datetime, timedelta
 
-    from prometheus_client import Metric
-
     from go_scheduler.models import Backlog, Counted, Counts, Histogram, NodeInfo, State
-    from go_scheduler.telemetry.figures import Figure, Gathered, Reading
 
 
 _BUCKETS = {bound: f"{bound:g}" for bound in figures.BUCKETS}

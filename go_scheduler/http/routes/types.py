@@ -13,11 +13,12 @@ from go_scheduler.handlers.registry import task_id
 from go_scheduler.http.access.authentication import JobReader, JobWriter
 from go_scheduler.http.access.caller import Caller, check_declares, is_restricted
 from go_scheduler.http.bodies.body import PageQuery
-from go_scheduler.http.bodies.jobs import TypeAnswer, TypeBody, TypesAnswer
 from go_scheduler.http.context import Context, Here
-from go_scheduler.http.jobs.known_types import (
+from go_scheduler.http.jobs import (
+    TypeAnswer,
+    TypeBody,
+    TypesAnswer,
     check_type_name,
-    is_declared,
     is_type,
     no_type,
 )
@@ -40,10 +41,7 @@ async def list_types(
     items: list[TypeAnswer] = []
     if asked.after is None:
         known = await here.job_types.find_all(sorted(own))
-        for each in known.values():
-            assert each.task is not None
-            described = here.job_types.described(each)
-            items.append(TypeAnswer.of(each.stored or each.task.definition, described))
+        items += map(here.job_types.answer, known.values())
     page = await here.client.alist_definitions(
         metadata={MARK: {}},
         queues=caller.queues,
@@ -60,10 +58,8 @@ async def list_types(
 @router.get("/types/{type:path}")
 async def get_type(here: Here, caller: JobReader, type: Type) -> TypeAnswer:
     """Read a type."""
-    if (task := here.job_types.tasks.get(type)) is not None:
-        known = await here.job_types.find(type)
-        described = here.job_types.described(known)
-        return TypeAnswer.of(known.stored or task.definition, described)
+    if type in here.job_types.tasks:
+        return here.job_types.answer(await here.job_types.find(type))
     stored = await _stored(here, type)
     if stored is None or not caller.sees(stored):
         raise no_type(type)
@@ -134,7 +130,7 @@ async def _declared(here: Context, caller: Caller, type: str) -> TaskDefinition 
     stored = await _stored(here, type)
     if stored is None:
         return None
-    if not (is_declared(stored) and caller.sees(stored)):
+    if not (MARK in stored.metadata and caller.sees(stored)):
         raise _taken(type, "it is a task of a program, or somebody else's")
     return stored
 

@@ -29,7 +29,7 @@ from go_scheduler.http.bodies.body import (
     of_field,
 )
 from go_scheduler.http.problems import Problem, invalid, problem_of
-from go_scheduler.http.work.long_poll import LongPoll
+from go_scheduler.http.work.long_poll import LongPoll, Work
 from go_scheduler.models import Extension
 from go_scheduler.running.remote_runs import times_text
 from go_scheduler.trace_context import parted
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from go_scheduler.http.context import Context
-    from go_scheduler.http.work.long_poll import Work
 
 
 _TOKEN = Field(

@@ -10,18 +10,19 @@ import binascii
 import hmac
 import secrets
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from go_scheduler.checks import check_at_least, check_number, check_positive
 from go_scheduler.errors import ConfigurationError, StoreError
+from go_scheduler.http.gathered import Gathered
 from go_scheduler.http.limits import Waiting, too_many
 from go_scheduler.http.problems import RETRY_AFTER, Problem, not_allowed, store_away
-from go_scheduler.models import Extension
+from go_scheduler.models import Extension, TaskInstance
 from go_scheduler.run import HandedOn
 from go_scheduler.running.calling.waiters import Waiter
 from go_scheduler.running.defaults import GRACE
@@ -29,6 +30,7 @@ from go_scheduler.running.remote_runs import (
     Extending,
     Failing,
     HandedOut,
+    RemoteRuns,
     Success,
     lets_others_run,
     progress_text,
@@ -38,13 +40,11 @@ from go_scheduler.settings import checked_queues
 from go_scheduler.stores.messages import Claim
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-    from concurrent.futures import Executor
+    from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
     from uuid import UUID
 
     from go_scheduler.http.access.caller import Caller
     from go_scheduler.json import JSON
-    from go_scheduler.models import TaskInstance
     from go_scheduler.node import Node
     from go_scheduler.scheduler import Scheduler
 
@@ -145,73 +145,6 @@ def ended_otherwise() -> Problem:
     )
 
 
-_Asked = TypeVar("_Asked")
-_Answer = TypeVar("_Answer")
-
-_WRITTEN_AT_ONCE = 500
-
-
-class GatheredWrites(Generic[_Asked, _Answer]):
-    """Writes at once while nothing is being written, else all that comes meanwhile.
-
-    So one waits for no more than two writes, however many there are.
-
-    Args:
-        write: Writes many, in a thread, and answers each in its order; an error in the
-            place of an answer is raised for that one alone.
-        threads: Where it does.
-    """
-
-    def __init__(
-        self,
-        write: Callable[[Sequence[_Asked]], Sequence[_Answer | Exception]],
-        threads: Executor,
-    ) -> None:
-        self._write = write
-        self._threads = threads
-        self._asked: list[tuple[_Asked, asyncio.Future[_Answer]]] = []
-        self._writing: asyncio.Task[None] | None = None
-
-    async def ask(self, asked: _Asked) -> _Answer:
-        """Have it written, with others; it is, even if this is cancelled.
-
-        Raises:
-            Exception: What became of it, or of the write as a whole.
-        """
-        future: asyncio.Future[_Answer] = asyncio.get_running_loop().create_future()
-        self._asked.append((asked, future))
-        if self._writing is None:
-            self._writing = asyncio.create_task(self._write_all())
-        return await future
-
-    async def close(self) -> None:
-        """Wait until all is written."""
-        if self._writing is not None:
-            await self._writing
-
-    async def _write_all(self) -> None:
-        loop = asyncio.get_running_loop()
-        while self._asked:
-            some, self._asked = (
-                self._asked[:_WRITTEN_AT_ONCE],
-                self._asked[_WRITTEN_AT_ONCE:],
-            )
-            try:
-                answers: Sequence[_Answer | Exception] = await loop.run_in_executor(
-                    self._threads, self._write, [asked for asked, _ in some]
-                )
-            except Exception as error:
-                answers = [error] * len(some)
-            for (_, future), answer in zip(some, answers, strict=True):
-                if future.done():
-                    continue  # Whoever asked is gone.
-                if isinstance(answer, Exception):
-                    future.set_exception(answer)
-                else:
-                    future.set_result(answer)
-        self._writing = None
-
-
 _TURNS = 4
 
 
@@ -245,124 +178,6 @@ class Poll(Waiter):
         # That somebody has hung up is known some turns of the event loop later.
         for _ in range(_TURNS):
             await asyncio.sleep(0)
-
-
-# In memory alone: how the node is.
-_LOOK_EVERY = timedelta(seconds=1)
-_LEFT_BEHIND = timedelta(seconds=30)
-
-
-class PollNode:
-    """Lets workers wait at one node, and tells those whose store is away.
-
-    It is started when the first of them comes.
-
-    Args:
-        scheduler: What its scheduler is like.
-        threads: Where that is started and stopped.
-    """
-
-    def __init__(self, scheduler: Scheduler, threads: Executor) -> None:
-        self._like = scheduler
-        self._threads = threads
-        self._scheduler: Scheduler | None = None
-        self._started: asyncio.Future[Node] | None = None
-        self._looking: asyncio.TimerHandle | None = None
-        self._closed = False
-        self._count = 0
-
-    async def started(self) -> Node:
-        """The node at which they wait.
-
-        Raises:
-            StoreError: It cannot be started.
-        """
-        started = self._started
-        if started is None or (started.done() and self.running is None):
-            loop = asyncio.get_running_loop()
-            self._scheduler = self._like._handing_out()
-            started = loop.run_in_executor(self._threads, self._scheduler._started)
-            self._started = started
-        # Others wait for it as well.
-        return await asyncio.shield(started)
-
-    async def wait(
-        self, node: Node, poll: Poll, at_most: timedelta
-    ) -> Sequence[TaskInstance]:
-        """Let a worker wait; answers what it is handed, which may be nothing.
-
-        It is handed nothing once this returns; if it is cancelled, what it was handed
-        meanwhile is found in the ``poll``.
-
-        Raises:
-            Problem: 503, the store is away.
-        """
-        if self._closed:
-            return []
-        self._check()
-        self._count += 1
-        self._look_on()
-        try:
-            node.waiters.join(poll)
-            try:
-                await poll.wait(at_most)
-            finally:
-                node.waiters.leave(poll)
-        finally:
-            self._count -= 1
-        if not poll.found:
-            self._check()
-        return poll.found
-
-    def close(self) -> None:
-        """Have nobody wait any longer, nor anybody who comes."""
-        self._closed = True
-        self._wake_all()
-
-    async def stop(self) -> None:
-        """Stop the node: what it has claimed and nobody was handed goes back."""
-        self.close()
-        scheduler, self._scheduler = self._scheduler, None
-        if scheduler is not None and self._started is not None:
-            # One that is just being started has to be stopped then.
-            await asyncio.wait([self._started])
-            stop = partial(scheduler.stop, _LEFT_BEHIND)
-            await asyncio.get_running_loop().run_in_executor(self._threads, stop)
-
-    @property
-    def running(self) -> Node | None:
-        """The node, if it has been started."""
-        started = self._started
-        if started is None or not started.done() or started.exception() is not None:
-            return None
-        return started.result()
-
-    def _wake_all(self) -> None:
-        if self.running is not None:
-            self.running.waiters.wake_all()
-
-    def _look_on(self) -> None:
-        """While anybody waits, look whether the store is away."""
-        if self._looking is None:
-            loop, every = asyncio.get_running_loop(), _LOOK_EVERY.total_seconds()
-            self._looking = loop.call_later(every, self._look)
-
-    def _look(self) -> None:
-        self._looking = None
-        if self._is_cut_off:
-            self._wake_all()
-        elif self._count:
-            self._look_on()
-
-    def _check(self) -> None:
-        if self._is_cut_off:
-            raise store_away(
-                "the store does not answer at the moment: come again later"
-            )
-
-    @property
-    def _is_cut_off(self) -> bool:
-        return self._scheduler is not None and self._scheduler._is_cut_off
 
 
 @dataclass(slots=True)
@@ -462,7 +277,14 @@ MOST_QUEUES = 64
 """So many a worker may wait for at once."""
 
 _LEAST_WAIT = timedelta(milliseconds=100)
+_LEFT_BEHIND = timedelta(seconds=30)
+# In memory alone: whether the store is away.
+_LOOK_EVERY = timedelta(seconds=1)
 _THREADS = 8
+_WRITTEN_AT_ONCE = 500
+
+_Run = TypeVar("_Run")
+_Answer = TypeVar("_Answer")
 
 
 class Work(NamedTuple):
@@ -520,11 +342,21 @@ class LongPoll:
         self._threads = ThreadPoolExecutor(_THREADS, "go_scheduler work")
         self._tokens = RunTokens(scheduler, self._threads)
         self._new_remote = scheduler._remote_runs_maker()
-        self._extending = GatheredWrites(self._extend_all, self._threads)
-        self._completing = GatheredWrites(self._complete_all, self._threads)
-        self._failing = GatheredWrites(self._fail_all, self._threads)
-        self._node = PollNode(scheduler, self._threads)
+        # What runs again, or lets others run, may do so at once.
+        self._extending = self._gathered(
+            RemoteRuns.extend_all, lambda _, answer: answer is Extension.LOST
+        )
+        self._completing = self._gathered(
+            RemoteRuns.complete_all,
+            lambda run, answer: answer is True and lets_others_run(run),
+        )
+        self._failing = self._gathered(
+            RemoteRuns.fail_all, lambda _, answer: answer is True
+        )
         self._queue_sets = QueueSets(most=most, each=each, idle=idle)
+        self._handing_out: Scheduler | None = None
+        self._starting: asyncio.Future[Node] | None = None
+        self._looking: asyncio.Task[None] | None = None
         self._handed_out = HandedOut()
         self._given_back: set[asyncio.Future[None]] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -579,21 +411,74 @@ class LongPoll:
             await self._tokens.read_key()
             self._check_going()
             self._loop = asyncio.get_running_loop()
-            node = await self._node.started()
+            node = await self._started()
+            # The server may stop during each wait.
+            self._check_going()
             poll = Poll(names, handed_on, most)
             gone.add_done_callback(lambda _: poll.wake())
             with self._queue_sets.held(node, names, caller.subject):
                 try:
-                    found = await self._node.wait(node, poll, max(wait, _LEAST_WAIT))
+                    await self._wait(node, poll, max(wait, _LEAST_WAIT))
                 except BaseException:
                     self._give_back_all(poll.found)
                     raise
         if gone.done():
-            self._give_back_all(found)
+            self._give_back_all(poll.found)
             return []
-        if not found:
+        if not poll.found:
             self._check_going()
-        return [self._work(each, caller) for each in found]
+        return [self._work(each, caller) for each in poll.found]
+
+    async def _started(self) -> Node:
+        """The node at which they wait; it is started when the first of them comes."""
+        if self._starting is None or (self._starting.done() and self._node is None):
+            loop = asyncio.get_running_loop()
+            self._handing_out = self._scheduler._handing_out()
+            start = self._handing_out._started
+            self._starting = loop.run_in_executor(self._threads, start)
+            self._looking = self._looking or asyncio.create_task(self._look_on())
+        # Others wait for it as well.
+        return await asyncio.shield(self._starting)
+
+    @property
+    def _node(self) -> Node | None:
+        """The node, if it has been started."""
+        starting = self._starting
+        if starting is None or not starting.done() or starting.exception() is not None:
+            return None
+        return starting.result()
+
+    async def _wait(self, node: Node, poll: Poll, at_most: timedelta) -> None:
+        """Let a worker wait; it is handed nothing once this has ended."""
+        self._check_store()
+        node.waiters.join(poll)
+        try:
+            await poll.wait(at_most)
+        finally:
+            node.waiters.leave(poll)
+        if not poll.found:
+            self._check_store()
+
+    async def _look_on(self) -> None:
+        """Let nobody wait while the store is away."""
+        while True:
+            await asyncio.sleep(_LOOK_EVERY.total_seconds())
+            if self._is_cut_off:
+                self._wake_all()
+
+    def _wake_all(self) -> None:
+        if self._node is not None:
+            self._node.waiters.wake_all()
+
+    def _check_store(self) -> None:
+        if self._is_cut_off:
+            raise store_away(
+                "the store does not answer at the moment: come again later"
+            )
+
+    @property
+    def _is_cut_off(self) -> bool:
+        return self._handing_out is not None and self._handing_out._is_cut_off
 
     async def heartbeat(
         self, instance_id: UUID, token: str, caller: Caller, *, progress: object = None
@@ -752,13 +637,20 @@ class LongPoll:
         # If nobody has waited yet nobody has to be told; one that is closed needs none.
         if self._loop is not None:
             with suppress(RuntimeError):
-                self._loop.call_soon_threadsafe(self._node.close)
+                self._loop.call_soon_threadsafe(self._wake_all)
 
     async def stop(self) -> None:
         """Stop all: what was claimed and handed to nobody is given back."""
         self.stop_taking()
         self._queue_sets.close()
-        await self._node.stop()
+        if self._looking is not None:
+            self._looking.cancel()
+        handing_out, self._handing_out = self._handing_out, None
+        if handing_out is not None and self._starting is not None:
+            # One that is just being started has to be stopped then.
+            await asyncio.wait([self._starting])
+            stop = partial(handing_out.stop, _LEFT_BEHIND)
+            await asyncio.get_running_loop().run_in_executor(self._threads, stop)
         await asyncio.gather(*self._given_back, return_exceptions=True)
         for each in (self._extending, self._completing, self._failing):
             await each.close()
@@ -790,25 +682,28 @@ class LongPoll:
             self._given_back.add(future)
             future.add_done_callback(self._given_back.discard)
 
-    def _extend_all(
-        self, runs: Sequence[Extending]
-    ) -> Sequence[Extension | StoreError]:
-        answers = self._new_remote().extend_all(runs)
-        # One that has timed out may run again at once.
-        if Extension.LOST in answers:
-            self._scheduler._look_at_all()
-        return answers
+    def _gathered(
+        self,
+        write: Callable[[RemoteRuns, Sequence[_Run]], Sequence[_Answer | StoreError]],
+        may_run: Callable[[_Run, _Answer | StoreError], bool],
+    ) -> Gathered[_Run, _Answer]:
+        """Gathers the writes of one kind.
 
-    def _complete_all(self, runs: Sequence[Success]) -> Sequence[bool | StoreError]:
-        answers = self._new_remote().complete_all(runs)
-        ended = [run for run, it in zip(runs, answers, strict=True) if it is True]
-        if any(lets_others_run(each) for each in ended):
-            self._scheduler._look_at_all()
-        return answers
+        Args:
+            write: Writes them.
+            may_run: Whether something else may run, after this write and its answer.
+        """
 
-    def _fail_all(self, runs: Sequence[Failing]) -> Sequence[bool | StoreError]:
-        answers = self._new_remote().fail_all(runs)
-        # They may run again at once.
-        if True in answers:
-            self._scheduler._look_at_all()
-        return answers
+        def write_all(runs: Sequence[_Run]) -> Sequence[_Answer | StoreError]:
+            answers = write(self._new_remote(), runs)
+            if any(map(may_run, runs, answers)):
+                self._scheduler._look_at_all()
+            return answers
+
+        def on_thread(
+            runs: Sequence[_Run],
+        ) -> Awaitable[Sequence[_Answer | StoreError]]:
+            loop = asyncio.get_running_loop()
+            return loop.run_in_executor(self._threads, write_all, runs)
+
+        return Gathered(on_thread, lambda _: _WRITTEN_AT_ONCE)

@@ -36,8 +36,8 @@ from go_scheduler.http.configuration.sections import (
     WebhookSection,
     WorkSection,
 )
-from go_scheduler.http.jobs.staggering import JobDefaults
 from go_scheduler.http.limits import Waiting
+from go_scheduler.http.staggering import JobDefaults
 from go_scheduler.http.work.long_poll import LongPoll
 from tests.case_tables import table
 from tests.http.configuration.places import DOCS, YAML, load

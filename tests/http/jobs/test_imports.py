@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import signal
 import socket
@@ -18,10 +19,9 @@ import pytest
 from go_scheduler import MemoryStore, Scheduler
 from go_scheduler.client import Client
 from go_scheduler.errors import StoreUnavailableError
-from go_scheduler.http import create_app
-from go_scheduler.http.jobs import submitting
-from go_scheduler.http.jobs.staggering import JobDefaults
+from go_scheduler.http import create_app, jobs
 from go_scheduler.http.limits import Limits
+from go_scheduler.http.staggering import JobDefaults
 from go_scheduler.json import write_instant
 from go_scheduler.testing.builders import SECOND
 from go_scheduler.testing.clock import START
@@ -212,11 +212,16 @@ def test_lines_may_be_split_into_any_parts(
 
 
 def test_a_line_without_end_takes_little_memory() -> None:
-    endless = submitting.Lines(1000)
+    async def parts() -> AsyncIterator[bytes]:
+        for _ in range(200):
+            yield b"x" * 65_536
+
+    async def kept() -> list[int]:
+        return [len(each) async for each in jobs.lines_of(parts(), 1000)]
+
     tracemalloc.start()
     try:
-        for _ in range(200):
-            assert list(endless.take(b"x" * 65_536)) == []
+        assert asyncio.run(kept()) == [1000]
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -331,7 +336,7 @@ def test_what_was_made_stays_when_the_store_goes_away(
 def test_progress_is_told_each_second_and_later_less_often(
     http: Calling, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(submitting, "_BATCH", 1)
+    monkeypatch.setattr(jobs, "_BATCH", 1)
 
     async def body() -> AsyncIterator[bytes]:
         for number in range(1, 9):

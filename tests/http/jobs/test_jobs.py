@@ -16,7 +16,7 @@ import pytest
 from go_scheduler import RetryPolicy, Scheduler, State
 from go_scheduler.client import Client
 from go_scheduler.http import create_app
-from go_scheduler.http.jobs.staggering import JobDefaults
+from go_scheduler.http.staggering import JobDefaults
 from go_scheduler.testing.builders import HOUR, SECOND
 from go_scheduler.testing.clock import START
 from tests.case_tables import json_table

@@ -13,7 +13,7 @@ from go_scheduler.cli.output import runs_where
 from go_scheduler.client import Client
 from go_scheduler.dispatch import Dispatcher, open_bus
 from go_scheduler.handlers.job_types import MARK, JobTypes
-from go_scheduler.http.bodies.jobs import TypeAnswer
+from go_scheduler.http.jobs import TypeAnswer
 from go_scheduler.testing.builders import SECOND
 from tests.case_tables import json_table
 from tests.http.jobs.conftest import ON_DEMAND, SEND, task
@@ -257,7 +257,7 @@ def test_a_type_is_read_once_for_many_jobs_and_again_after_a_while(
             read.append(query)
             return self.list_definitions(**query)
 
-    monkeypatch.setattr("go_scheduler.http.jobs.known_types._MOST_KNOWN", 3)
+    monkeypatch.setattr("go_scheduler.http.jobs._MOST_KNOWN", 3)
     client = Counting(memory)
     http = calling(client, clock=clock)
     others = [task(f"task {number}") for number in range(3)]

@@ -65,7 +65,7 @@ class Server:
 
     def waiting(self, queues: str = "default") -> int:
         """How many instances the waiting workers of these queues take."""
-        node = self.long_poll._node.running
+        node = self.long_poll._node
         if node is None:
             return 0
         return node.waiters.room(tuple(sorted(queues.split(","))))

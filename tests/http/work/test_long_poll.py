@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -14,8 +13,9 @@ import pytest
 
 from go_scheduler.errors import StoreUnavailableError
 from go_scheduler.http.access.caller import SCOPES, Caller
+from go_scheduler.http.gathered import Gathered
 from go_scheduler.http.problems import Problem
-from go_scheduler.http.work.long_poll import GatheredWrites, LongPoll
+from go_scheduler.http.work.long_poll import LongPoll
 from go_scheduler.models import State, TaskDefinition
 from go_scheduler.models.values import changed
 from go_scheduler.running.remote_runs import HandedOut
@@ -83,7 +83,7 @@ class House:
 
     @property
     def is_starting(self) -> bool:
-        return self.long_poll._node._started is not None
+        return self.long_poll._starting is not None
 
 
 async def until(done: Callable[[], bool]) -> None:
@@ -196,36 +196,28 @@ class Writes:
 
     def __init__(self) -> None:
         self.batches: list[Sequence[int]] = []
-        self.begun = threading.Event()
-        self.go_on = threading.Event()
-        self.threads = ThreadPoolExecutor(1)
-        self.gathered = GatheredWrites(self._write, self.threads)
+        self.begun = asyncio.Event()
+        self.go_on = asyncio.Event()
+        self.gathered = Gathered(self._write, lambda _: 500)
 
-    def _write(self, asked: Sequence[int]) -> Sequence[int]:
+    async def _write(self, asked: Sequence[int]) -> Sequence[int]:
         self.batches.append(asked)
         self.begun.set()
-        assert self.go_on.wait(FAILED_AFTER)
+        await self.go_on.wait()
         return [2 * each for each in asked]
 
     async def ask(self, *numbers: int) -> list[asyncio.Task[int]]:
         tasks = [asyncio.create_task(self.gathered.ask(each)) for each in numbers]
-        await asyncio.to_thread(self.begun.wait, FAILED_AFTER)
+        await asyncio.sleep(0)
+        await self.begun.wait()
         return tasks
 
 
-@pytest.fixture
-def writes() -> Iterator[Writes]:
-    writes = Writes()
-    yield writes
-    writes.threads.shutdown()
-
-
-def test_what_comes_while_one_is_written_is_written_together_in_batches(
-    writes: Writes,
-) -> None:
+def test_what_comes_while_one_is_written_is_written_together_in_batches() -> None:
     """It is, too, if nobody waits for it any more."""
 
     async def test() -> None:
+        writes = Writes()
         [first] = await writes.ask(1)
         gone, *others = await writes.ask(*range(600))
         gone.cancel()
@@ -394,7 +386,7 @@ async def all_waiting(
         )
         for _ in range(count)
     ]
-    waiters = (await long_poll._node.started()).waiters
+    waiters = (await long_poll._started()).waiters
     while waiters.room(("default",)) < count:
         await asyncio.sleep(0.001)
     return waiting
