@@ -270,7 +270,7 @@ MARKS: Mapping[tuple[str, str], Mark] = {
     ),
     ("remote ends", "its worker"): Mark(
         "test_who_comes_second_on_a_bus_fails_nothing",
-        {"running/remote_runs.py": "instance.worker not in (None, failing.worker)"},
+        {"running/remote_runs.py": "accepted_by not in (None, ended.worker)"},
     ),
     ("remote ends", "once"): Mark(
         "test_what_comes_twice_runs_once",

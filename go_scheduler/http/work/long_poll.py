@@ -800,14 +800,14 @@ class LongPoll:
         return answers
 
     def _complete_all(self, runs: Sequence[Success]) -> Sequence[bool | StoreError]:
-        answers = self._new_remote().complete_all(runs)
+        answers = self._new_remote().end_all(runs)
         ended = [run for run, it in zip(runs, answers, strict=True) if it is True]
         if any(lets_others_run(each) for each in ended):
             self._scheduler._look_at_all()
         return answers
 
     def _fail_all(self, runs: Sequence[Failing]) -> Sequence[bool | StoreError]:
-        answers = self._new_remote().fail_all(runs)
+        answers = self._new_remote().end_all(runs)
         # They may run again at once.
         if True in answers:
             self._scheduler._look_at_all()
