@@ -19,7 +19,6 @@ from go_scheduler.firing.definition_scheduler import DefinitionScheduler
 from go_scheduler.firing.zone_watch import ZoneWatch
 from go_scheduler.health import Health, Lateness, LoopHealth, RecentLateness
 from go_scheduler.run import run_here
-from go_scheduler.running.admission import Admission
 from go_scheduler.running.arrivals import Arrivals
 from go_scheduler.running.calling.waiters import Waiters
 from go_scheduler.running.calling.workers import Handling, Workers
@@ -53,6 +52,7 @@ _PATIENCE = timedelta(minutes=1)
 # A node that was not seen for some seconds may still be running.
 _ALIVE = timedelta(minutes=5)
 _MOST_QUEUES = 100
+_STOPS = "its node stops"
 
 
 class Phase(Enum):
@@ -117,17 +117,17 @@ class Node:
             workers = Workers(state, handling, writer=writer)
         self.workers = workers
         heartbeat = Heartbeat(state, writer, workers)
-        self._admission = admission = Admission(state, handling.handler, writer)
-        join(store, admission.withdrawing)
-        start_queue = StartQueue(state, workers=workers, admission=admission)
+        self._start_queue = start_queue = StartQueue(
+            state, handling.handler, writer=writer, workers=workers
+        )
+        join(store, start_queue.withdrawing)
         self._arrivals = arrivals = Arrivals(
-            state, writer=writer, admission=admission, start_queue=start_queue
+            state, writer=writer, start_queue=start_queue
         )
         self._claimer = claimer = Claimer(
             state,
             writer=writer,
             workers=workers,
-            admission=admission,
             start_queue=start_queue,
             arrivals=arrivals,
             presence=presence,
@@ -358,7 +358,7 @@ class Node:
             and not (trouble or stuck or hanging)
             and self._phase in (Phase.RUNNING, Phase.STOPPING),
             trouble=trouble,
-            warnings=self._admission.notices.texts + self._unserved.texts,
+            warnings=self._start_queue.notices.texts + self._unserved.texts,
             node=self._id,
             loops=loops,
             store_reachable=self.reaches_store,
@@ -411,9 +411,9 @@ class Node:
             ticker.stop()
         # Before giving back, so that what a loop took as it ended goes back as well.
         ended = all(ticker.ended for ticker in self.makers)
-        self._arrivals.hold_late()
+        self._arrivals.give_back_late(_STOPS)
         for run in self.state.held.uncalled():
-            self.writer.give_back(run, "its node stops")
+            self.writer.give_back(run, _STOPS)
         return ended
 
     def _has_given_back_unknown(self) -> bool:

@@ -14,6 +14,7 @@ from go_scheduler.errors import (
     TaskDefinitionNotFoundError,
 )
 from go_scheduler.events import ClaimAnswerLost
+from go_scheduler.running.held import HeldRun
 from go_scheduler.running.state import NodeState, Part
 from go_scheduler.stores.messages import Claim, Release
 from go_scheduler.ticking.retry_later import write_each
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from go_scheduler.models import TaskInstance
-    from go_scheduler.running.admission import Admission
     from go_scheduler.running.result_writer import ResultWriter
     from go_scheduler.running.start_queue import StartQueue
     from go_scheduler.running.withdrawing import Watch
@@ -43,8 +43,7 @@ class Arrivals(Part):
     Args:
         state: What the node's parts share.
         writer: Knows what is not recorded yet.
-        admission: Keeps out what is not to be called here.
-        start_queue: Takes what is admitted.
+        start_queue: Takes what has come.
 
     Attributes:
         ticker: Lets it tick.
@@ -55,12 +54,10 @@ class Arrivals(Part):
         state: NodeState,
         *,
         writer: ResultWriter,
-        admission: Admission,
         start_queue: StartQueue,
     ) -> None:
         super().__init__(state)
         self._writer = writer
-        self._admission = admission
         self._start_queue = start_queue
         self._lost_at: timedelta | None = None
         self._inbox: deque[tuple[Sequence[TaskInstance], Watch]] = deque()
@@ -73,7 +70,7 @@ class Arrivals(Part):
 
         What is edited meanwhile is noted, and that an answer was lost, or not let in.
         """
-        watch = self._admission.withdrawing.watch()
+        watch = self._start_queue.withdrawing.watch()
         try:
             yield watch
         except (ConflictError, QueueFullError, TaskDefinitionNotFoundError):
@@ -81,10 +78,6 @@ class Arrivals(Part):
         except BaseException:
             self._note_lost()
             raise
-
-    def let_in(self, instances: Sequence[TaskInstance], watch: Watch) -> None:
-        """Let in what the store has given, on a thread of the node's own."""
-        self._start_queue.add(self._admission.admit(instances, watch))
 
     def add(self, instances: Sequence[TaskInstance], watch: Watch) -> None:
         """Take what the store has given, to be let in soon.
@@ -101,12 +94,17 @@ class Arrivals(Part):
 
     def tick(self) -> None:
         """Let in all that has come."""
-        self._take_in(self.let_in)
+        self._take_in(self._start_queue.take)
 
-    def hold_late(self) -> None:
-        """Hold what has come too late to be run, as the node is about to give back."""
+    def give_back_late(self, reason: str) -> None:
+        """Give back what has come too late to be let in."""
+
+        def give_back(instances: Sequence[TaskInstance], _: Watch) -> None:
+            for each in instances:
+                self._writer.release(HeldRun(each, self._defaults), reason)
+
         if self.ticker.ended:
-            self._take_in(self._admission.admit)
+            self._take_in(give_back)
 
     @property
     def are_unknown(self) -> bool:

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from go_scheduler.models import TaskDefinition, TaskInstance
-    from go_scheduler.running.admission import Admission
     from go_scheduler.running.arrivals import Arrivals
     from go_scheduler.running.calling.waiters import Waiters
     from go_scheduler.running.calling.workers import Workers
@@ -229,8 +228,7 @@ class Claimer(Part):
         state: What the node's parts share.
         writer: Writes what becomes of runs.
         workers: Take what is claimed.
-        admission: Keeps out what is not to be called here.
-        start_queue: Takes what is admitted.
+        start_queue: Takes what is claimed.
         arrivals: Let in many, while the next claim is sent.
         presence: Says which lapsed claims may be taken over.
 
@@ -247,7 +245,6 @@ class Claimer(Part):
         *,
         writer: ResultWriter,
         workers: Workers | Waiters,
-        admission: Admission,
         start_queue: StartQueue,
         arrivals: Arrivals,
         presence: Presence,
@@ -255,7 +252,6 @@ class Claimer(Part):
         super().__init__(state)
         self.writer = writer
         self.workers = workers
-        self._admission = admission
         self._start_queue = start_queue
         self._arrivals = arrivals
         self.presence = presence
@@ -326,7 +322,6 @@ class Claimer(Part):
 
     def tick(self) -> timedelta | None:
         """Claim a batch of each set, if it is time to; answer when to do so again."""
-        self._admission.begin()
         try:
             self._clock.refresh()
             self._give_back_overdue()
@@ -393,7 +388,7 @@ class Claimer(Part):
                 self._arrivals.add(instances, watch)
             else:
                 # They may be read only here, and may not be readable.
-                self._arrivals.let_in(instances, watch)
+                self._start_queue.take(instances, watch)
         return instances
 
     def knows_to_come(self, instances: Sequence[TaskInstance]) -> bool:
@@ -464,7 +459,7 @@ class Claimer(Part):
             with self._arrivals.asking() as watch:
                 fired = self._store.fire_definitions(firings, claimant=claimant)
                 told(fired)
-                self._arrivals.let_in(fired.started, watch)
+                self._start_queue.take(fired.started, watch)
         finally:
             self._in_flight.end(len(firings))
         return fired

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from go_scheduler.models import TaskInstance
+    from go_scheduler.running.defaults import Defaults
 
 
 class HeldRun:
@@ -37,24 +38,12 @@ class HeldRun:
         begun: Whether nothing stands between this and the call of its handler.
     """
 
-    def __init__(
-        self,
-        instance: TaskInstance,
-        *,
-        expire_after: timedelta,
-        timeout: timedelta | None = None,
-    ) -> None:
-        assert instance.expires_at is not None
-        self.instance = instance
+    def __init__(self, instance: TaskInstance, defaults: Defaults) -> None:
         self.claim = Claim.of(instance)
-        self._default = expire_after
-        self.expire_after = instance.definition.expire_after or expire_after
-        self.allowed = self.expire_after
-        self._timeout = timeout
-        self.timeout = instance.definition.timeout or timeout
+        self._defaults = defaults
+        self.start(instance)
         self._handing_on = False
         self.timed_out = False
-        self.expires_at: datetime = instance.expires_at
         self.lost = False
         self.joined = False
         self.cancel_requested = instance.cancel_requested
@@ -81,13 +70,13 @@ class HeldRun:
         return True
 
     def start(self, instance: TaskInstance) -> HeldRun:
-        """Note that its start has been recorded, and what the instance is by now."""
+        """Note what the instance is by now, as when its start has been recorded."""
         assert instance.expires_at is not None
         self.instance = instance
-        self.expires_at = instance.expires_at
-        self.expire_after = instance.definition.expire_after or self._default
+        self.expires_at: datetime = instance.expires_at
+        self.expire_after = self._defaults.expire_after_of(instance)
         self.allowed = self.expire_after
-        self.timeout = instance.definition.timeout or self._timeout
+        self.timeout = self._defaults.timeout_of(instance)
         return self
 
     def begin(

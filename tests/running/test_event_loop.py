@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from go_scheduler.running.calling.workers import OwnEventLoop
+from go_scheduler.running.defaults import Defaults
 from go_scheduler.running.held import HeldRun
-from go_scheduler.testing.builders import EXPIRE_AFTER
 from tests.conftest import instance
 from tests.patience import FAILED_AFTER
 
@@ -27,7 +27,7 @@ class Never:
 
 
 def test_it_ends_though_what_it_expected_was_cancelled_before_it_began() -> None:
-    run = HeldRun(instance(), expire_after=EXPIRE_AFTER)
+    run = HeldRun(instance(), Defaults())
     own = OwnEventLoop(expects=run)
     found: list[tuple[asyncio.AbstractEventLoop, threading.Thread]] = []
     over = threading.Event()
