@@ -16,7 +16,7 @@ from go_scheduler.events import (
 )
 from go_scheduler.events.event import of_definition, of_skipped
 from go_scheduler.events.event_bus import LOG_ALONE, Events, Teller
-from go_scheduler.firing.planner import Guard, Planner
+from go_scheduler.firing.planner import Planner
 from go_scheduler.formatting import shown
 from go_scheduler.stores.messages import Fired, Firing, Own
 from go_scheduler.stores.rules import uses_slot
@@ -121,8 +121,9 @@ class DefinitionScheduler:
         self._run = run
         self._store = store
         self._clock = clock
-        self._guard = Guard.of(settings, clock)
-        self._planner = Planner(store, self._guard)
+        self._planner = Planner(
+            store, clock.base, catch_up=settings.catch_up, jitter=settings.jitter
+        )
         self._pace = Pace(furthest(settings))
         self._interval = longest_between_looks(settings.schedule_window)
         self._runner_window = settings.runner_window
@@ -150,7 +151,7 @@ class DefinitionScheduler:
     @property
     def hanging(self) -> Set[UUID]:
         """The definitions whose trigger hangs here."""
-        return self._guard.hanging()
+        return self._planner.hanging
 
     def look(self, stored: TaskDefinition | None = None) -> None:
         """Begin with the first page, once this pass over the pages has ended.
@@ -181,11 +182,10 @@ class DefinitionScheduler:
         until = now + self._clock.round_trip
         if not (_is_due(definition, until) and _is_plain(definition)):
             return None
-        firings = self._guard.plan(
-            [definition], now=now, until=until, failed=lambda *_: None
-        )
-        at_once = (e for e in firings if e.skipped is None and not e.execute_times)
-        return next(at_once, None)
+        step = self._planner.step(definition, now=now, until=until)
+        if isinstance(step, Exception) or step.skipped or step.execute_times:
+            return None
+        return step
 
     def tell_first(self, firing: Firing) -> None:
         """Tell of a first step that was taken."""

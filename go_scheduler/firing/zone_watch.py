@@ -9,7 +9,7 @@ from go_scheduler.clock import ZERO, StoreClock
 from go_scheduler.events import DefinitionsMoved
 from go_scheduler.events.event_bus import LOG_ALONE, Events
 from go_scheduler.firing.definition_scheduler import furthest, tell_fired
-from go_scheduler.firing.planner import MOST_DISPLACED, Guard, Planner
+from go_scheduler.firing.planner import MOST_DISPLACED, Planner
 from go_scheduler.ticking.retry_later import write_in_halves
 from go_scheduler.ticking.ticker import Ticker
 
@@ -60,8 +60,9 @@ class ZoneWatch:
         self._store = store
         self._clock = clock
         # One of its own: whatever hangs here is not to keep others from firing.
-        self._guard = Guard.of(settings, clock)
-        self._planner = Planner(store, self._guard)
+        self._planner = Planner(
+            store, clock.base, catch_up=settings.catch_up, jitter=settings.jitter
+        )
         self._ahead = furthest(settings)
         self._created = created
         self._walk_at: timedelta | None = clock.elapsed() + _WALK_AFTER
@@ -74,7 +75,7 @@ class ZoneWatch:
     @property
     def hanging(self) -> Set[UUID]:
         """The definitions whose trigger hangs here."""
-        return self._guard.hanging()
+        return self._planner.hanging
 
     def tick(self) -> timedelta | None:
         """Walk over a page, if it is time; how soon the next one is; None: never."""
