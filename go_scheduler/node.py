@@ -12,7 +12,7 @@ from uuid import UUID, uuid4
 
 from go_scheduler.cleanup import Cleanup
 from go_scheduler.clock import ZERO, Clock, DrivingClock, StoreClock
-from go_scheduler.errors import StoreError
+from go_scheduler.errors import StoreError, StoreUnavailableError
 from go_scheduler.events import NodeStarted, NodeStopped, QueueUnserved
 from go_scheduler.events.event_bus import LOG_ALONE, Events
 from go_scheduler.firing.definition_scheduler import DefinitionScheduler
@@ -30,6 +30,7 @@ from go_scheduler.running.result_writer import ResultWriter
 from go_scheduler.running.start_queue import StartQueue
 from go_scheduler.running.state import NodeState
 from go_scheduler.running.withdrawing import join
+from go_scheduler.stores.base import is_run_by
 from go_scheduler.stores.hints import News
 from go_scheduler.ticking.ticker import Ticker
 
@@ -141,7 +142,7 @@ class Node:
             settings,
             shares=state.shares,
             created=state.work_found,
-            run=claimer.fire,
+            directly=claimer.firing,
             events=counting,
         )
         self._zones = zones = ZoneWatch(
@@ -269,17 +270,27 @@ class Node:
         Returns None if nothing was put, or if that is not known.
         """
         firing = self._definitions.first_step(definition)
-        if firing is None:
+        if firing is None or not is_run_by(definition, self._presence.claimant):
             return None
-
-        def tell(put: TaskDefinition, started: bool) -> None:
+        with (
+            # Puts by themselves are tried again, and say what there is to say.
+            suppress(StoreUnavailableError),
+            self._claimer.directly(1, {definition.queue}) as (claimant, take),
+        ):
+            if claimant is None:
+                return None
+            answer = self.state.store.put_definitions(
+                [definition], firings=[firing], claimant=claimant
+            )
+            [put] = answer.definitions
             created(put)
-            if started:
+            if answer.started:
                 self._definitions.tell_first(firing)
+                take(answer.started)
             else:
                 self.look(put)
-
-        return self._claimer.put(firing, tell)
+            return put
+        return None
 
     def add(
         self,
@@ -289,8 +300,37 @@ class Node:
         *,
         queue: str | None,
     ) -> Sequence[TaskInstance] | None:
-        """Add instances, and run at once those that are due, as ``Claimer.add``."""
-        return self._claimer.add(definition_id, additions, created, queue=queue)
+        """Add instances, and run them if they are due.
+
+        Args:
+            definition_id: Of which definition.
+            additions: What to add.
+            created: Told of the answer before any of it runs.
+            queue: The queue of the definition; None: it may be any.
+
+        Returns:
+            As ``Store.add_instances``; None: nothing was added.
+
+        Raises:
+            TaskDefinitionNotFoundError: There is no such definition.
+        """
+        now = self.state.clock.now()
+        if any(each.execute_at(now) > now for each in additions):
+            return None
+        queues = self.queues if queue is None else (queue,)
+        with self._claimer.directly(len(additions), queues) as (claimant, take):
+            if claimant is None:
+                return None
+            added = self.state.store.add_instances(
+                definition_id, additions, claimant=claimant
+            )
+            created(added)
+            ids = {each.id for each in additions}
+            mine = [e for e in added if e.id in ids and e.claimed_by == self._id]
+            take(mine)
+        if len(mine) < len(additions):
+            self._claimer.look()
+        return added
 
     def request_stop(self) -> None:
         """Begin to stop; returns at once."""

@@ -26,11 +26,13 @@ from go_scheduler.triggers.base import is_own
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence, Set
+    from contextlib import AbstractContextManager
     from uuid import UUID
 
-    from go_scheduler.models import TaskDefinition
+    from go_scheduler.models import TaskDefinition, TaskInstance
     from go_scheduler.settings import Settings
     from go_scheduler.stores.base import Store
+    from go_scheduler.stores.messages import Claimant
     from go_scheduler.ticking.shares import Shares
 
 
@@ -64,7 +66,11 @@ _FAILED_AT_MOST = timedelta(minutes=1)
 _MOST_ASIDE = 10_000
 _MOST_TOLD = 1_000
 
-Run: TypeAlias = "Callable[[Sequence[Firing], Callable[[Fired], None]], Fired | None]"
+Directly: TypeAlias = (
+    "Callable[[Sequence[Firing]], AbstractContextManager["
+    "tuple[Claimant | None, Callable[[Sequence[TaskInstance]], None]]]]"
+)
+"""Lets a write start what firings make: answers its claimant, and who takes that."""
 _Key: TypeAlias = "tuple[int, int | None]"
 
 
@@ -97,8 +103,8 @@ class DefinitionScheduler:
         shares: Which definitions are this node's to fire.
         created: Called when there are such instances, and after each look: what was
             there before is to be looked for as well.
-        run: Fires what may run here at once, as ``Claimer.fire``; None: nothing
-            may.
+        directly: Lets what may run here at once be started by the write, as
+            ``Claimer.firing``.
         events: Told of what is created, and of what cannot fire.
 
     Attributes:
@@ -113,12 +119,12 @@ class DefinitionScheduler:
         *,
         shares: Shares,
         created: Callable[[], None],
-        run: Run,
+        directly: Directly,
         events: Events = LOG_ALONE,
     ) -> None:
         self._events = events.teller("firing", bounded=True)
         self._unbounded = events.teller("firing")
-        self._run = run
+        self._directly = directly
         self._store = store
         self._clock = clock
         self._planner = Planner(
@@ -315,14 +321,12 @@ class DefinitionScheduler:
         started: set[UUID] = set()
 
         def write(some: Sequence[Firing]) -> Fired:
-            def tell(fired: Fired) -> None:
+            with self._directly(some) as (claimant, take):
+                fired = self._store.fire_definitions(some, claimant=claimant)
                 won = [each for each in some if each.definition.id in fired.done]
+                # Before any of it runs.
                 tell_fired(self._events, won)
-
-            fired = self._run(some, tell)
-            if fired is None:
-                fired = self._store.fire_definitions(some)
-                tell(fired)
+                take(fired.started)
             started.update(each.definition.id for each in fired.started)
             return fired
 

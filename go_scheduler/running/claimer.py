@@ -2,37 +2,35 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from datetime import datetime, timedelta
+from functools import partial
 from operator import attrgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from go_scheduler.clock import ZERO
-from go_scheduler.errors import StoreUnavailableError
 from go_scheduler.running.start_queue import LONGEST_BACKOFF, StartQueue
 from go_scheduler.running.state import NodeState, Part
 from go_scheduler.stores.base import is_run_by
-from go_scheduler.stores.messages import (
-    Addition,
-    Claimant,
-    Fired,
-    Firing,
-    Own,
-    ReadLater,
-)
+from go_scheduler.stores.messages import Claimant, Firing, Own, ReadLater
 from go_scheduler.stores.rules import uses_slot
 from go_scheduler.ticking.ticker import Pace, Repeats
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence, Set
-    from uuid import UUID
+    from collections.abc import Callable, Collection, Iterator, Sequence, Set
 
-    from go_scheduler.models import TaskDefinition, TaskInstance
+    from go_scheduler.models import TaskInstance
     from go_scheduler.running.arrivals import Arrivals
     from go_scheduler.running.calling.waiters import Waiters
     from go_scheduler.running.calling.workers import Workers
     from go_scheduler.running.recovery import Presence
     from go_scheduler.running.result_writer import ResultWriter
+
+DirectStart: TypeAlias = (
+    "tuple[Claimant | None, Callable[[Sequence[TaskInstance]], None]]"
+)
+"""As ``Claimer.directly`` answers it."""
 
 _STEP = timedelta(milliseconds=100)
 _BATCH = 500
@@ -402,115 +400,37 @@ class Claimer(Part):
             and last.due_at > self._clock.now() + self._start_queue.lead
         )
 
-    def put(
-        self,
-        firing: Firing,
-        created: Callable[[TaskDefinition, bool], None],
-    ) -> TaskDefinition | None:
-        """Put a definition that is due, and run it.
-
-        Args:
-            firing: As for ``Store.put_definitions``.
-            created: Told before it runs of the definition, as it was put, and whether
-                it was started.
-
-        Returns:
-            The definition, as it was put; None: it was not, or nobody knows.
-        """
-        claimant = self.presence.claimant
-        if not is_run_by(firing.definition, claimant):
-            return None
-        if not self._begin(1, {firing.definition.queue}):
-            return None
-        try:
-            with self._arrivals.asking() as watch:
-                answer = self._store.put_definitions(
-                    [firing.definition], firings=[firing], claimant=claimant
-                )
-                [put] = answer.definitions
-                created(put, bool(answer.started))
-                if answer.started:
-                    self._arrivals.add(answer.started, watch)
-        except StoreUnavailableError:
-            # Puts by themselves are tried again, and say what there is to say.
-            return None
-        finally:
-            self._in_flight.end(1)
-        return put
-
-    def fire(
-        self, firings: Sequence[Firing], told: Callable[[Fired], None]
-    ) -> Fired | None:
-        """Fire definitions, and run what they make; on a thread of the node's own.
-
-        Args:
-            firings: As for ``Store.fire_definitions``.
-            told: Told of the answer before any of it runs.
-
-        Returns:
-            As ``Store.fire_definitions``; None: nothing was fired.
-        """
+    def firing(self, firings: Sequence[Firing]) -> AbstractContextManager[DirectStart]:
+        """As ``directly``, of firings; on a thread of the node's own."""
         now, claimant = self._clock.now(), self.presence.claimant
         may_start = all(_may_start(each, claimant, now) for each in firings)
         queues = {each.definition.queue for each in firings}
-        if not (may_start and self._begin(len(firings), queues)):
-            return None
-        try:
-            with self._arrivals.asking() as watch:
-                fired = self._store.fire_definitions(firings, claimant=claimant)
-                told(fired)
-                self._start_queue.take(fired.started, watch)
-        finally:
-            self._in_flight.end(len(firings))
-        return fired
+        return self.directly(len(firings) if may_start else 0, queues, here=True)
 
-    def add(
-        self,
-        definition_id: UUID,
-        additions: Sequence[Addition],
-        created: Callable[[Sequence[TaskInstance]], None],
-        *,
-        queue: str | None,
-    ) -> Sequence[TaskInstance] | None:
-        """Add instances, and run them if they are due.
+    @contextmanager
+    def directly(
+        self, count: int, queues: Collection[str], *, here: bool = False
+    ) -> Iterator[DirectStart]:
+        """Let a write start what it makes and is due, if there is room for it here.
 
         Args:
-            definition_id: Of which definition.
-            additions: What to add.
-            created: Told of the answer before any of it runs.
-            queue: The queue of the definition; None: it may be any.
+            count: How much it makes at most; zero: it is not to start anything.
+            queues: In which queues.
+            here: Whether what was started is taken on this thread.
 
         Returns:
-            As ``Store.add_instances``; None: nothing was added.
-
-        Raises:
-            TaskDefinitionNotFoundError: There is no such definition.
+            The claimant for the write, None if it is not to start anything; and what
+            takes the instances that were started.
         """
-        now = self._clock.now()
-        are_due = all(each.execute_at(now) <= now for each in additions)
-        claimant = self.presence.claimant
-        queues = claimant.queues if queue is None else (queue,)
-        if not (are_due and self._begin(len(additions), queues)):
-            return None
-        ids = {each.id for each in additions}
+        if not (count and self._begin(count, queues)):
+            yield None, _take_nothing
+            return
         try:
             with self._arrivals.asking() as watch:
-                added = self._store.add_instances(
-                    definition_id, additions, claimant=claimant
-                )
-                created(added)
-                mine = [
-                    each
-                    for each in added
-                    if each.id in ids and each.claimed_by == claimant.node
-                ]
-                if mine:
-                    self._arrivals.add(mine, watch)
+                take = self._start_queue.take if here else self._arrivals.add
+                yield self.presence.claimant, partial(take, watch=watch)
         finally:
-            self._in_flight.end(len(additions))
-        if len(mine) < len(additions):
-            self.look()
-        return added
+            self._in_flight.end(count)
 
     def _begin(self, count: int, queues: Collection[str]) -> bool:
         """Begin if so many can run at once; false: it is not to be."""
@@ -531,6 +451,10 @@ class Claimer(Part):
         """Give back what has found no worker for longer than a window."""
         for run in self._held.due(before=self._clock.elapsed() - self._pace.window):
             self.writer.give_back(run, "no worker has been free for it")
+
+
+def _take_nothing(_: Sequence[TaskInstance]) -> None:
+    """Nothing was started."""
 
 
 def _may_start(firing: Firing, claimant: Claimant, now: datetime) -> bool:
