@@ -19,7 +19,6 @@ from go_scheduler.firing.definition_scheduler import DefinitionScheduler
 from go_scheduler.firing.zone_watch import ZoneWatch
 from go_scheduler.health import Health, Lateness, LoopHealth, RecentLateness
 from go_scheduler.run import run_here
-from go_scheduler.running.arrivals import Arrivals
 from go_scheduler.running.calling.waiters import Waiters
 from go_scheduler.running.calling.workers import Handling, Workers
 from go_scheduler.running.claimer import Claimer
@@ -122,15 +121,11 @@ class Node:
             state, handling.handler, writer=writer, workers=workers
         )
         join(store, start_queue.withdrawing)
-        self._arrivals = arrivals = Arrivals(
-            state, writer=writer, start_queue=start_queue
-        )
         self._claimer = claimer = Claimer(
             state,
             writer=writer,
             workers=workers,
             start_queue=start_queue,
-            arrivals=arrivals,
             presence=presence,
         )
         state.work_found.connect(handling.beside)
@@ -157,7 +152,7 @@ class Node:
         scheduling = [] if tasks is None else [state.ticker("tasks", tasks)]
         cleaning = state.ticker("cleanup", self._clean_up, settings.cleanup_window / 2)
         creating = [definitions.ticker, zones.ticker, *scheduling, cleaning]
-        executing = [claimer.ticker, *start_queue.tickers, arrivals.ticker]
+        executing = [claimer.ticker, *start_queue.tickers, claimer.arriving]
         recording = [writer.ticker, heartbeat.ticker]
         if not handling.claims:
             claimer.stop_starting()
@@ -451,7 +446,7 @@ class Node:
             ticker.stop()
         # Before giving back, so that what a loop took as it ended goes back as well.
         ended = all(ticker.ended for ticker in self.makers)
-        self._arrivals.give_back_late(_STOPS)
+        self._claimer.give_back_late(_STOPS)
         for run in self.state.held.uncalled():
             self.writer.give_back(run, _STOPS)
         return ended
@@ -459,7 +454,7 @@ class Node:
     def _has_given_back_unknown(self) -> bool:
         """Give back what an answer that was lost has claimed; false: not yet."""
         try:
-            self._arrivals.give_back_unknown()
+            self._claimer.give_back_unknown()
         except StoreError:
             return False
         return True
@@ -471,7 +466,7 @@ class Node:
             # Unless the store does not take them.
             with suppress(StoreError):
                 self._presence.write_stats(last=True)
-        self._arrivals.close()
+        self._claimer.close()
         for ticker in self._tickers:
             ticker.stop()
         waited = self._clock.elapsed() - self._resting_since
@@ -483,7 +478,7 @@ class Node:
         for ticker in [*self._tickers, self._stopper]:
             ticker.stop()
         self.workers.stop()
-        self._arrivals.close()
+        self._claimer.close()
         # Set last: whoever waits for it may then close the store.
         self._report_stopped(clean=clean)
 

@@ -1,8 +1,10 @@
-"""Loop 2, the claimer: claims what is due within its window, or starts it directly."""
+"""Loop 2, the claimer: claims what is due within its window, and lets in what comes."""
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, contextmanager
+import threading
+from collections import deque
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -10,22 +12,38 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, TypeAlias
 
 from go_scheduler.clock import ZERO
+from go_scheduler.errors import (
+    ConflictError,
+    QueueFullError,
+    StoreError,
+    TaskDefinitionNotFoundError,
+)
+from go_scheduler.events import ClaimAnswerLost
+from go_scheduler.running.held import HeldRun
 from go_scheduler.running.start_queue import LONGEST_BACKOFF, StartQueue
 from go_scheduler.running.state import NodeState, Part
 from go_scheduler.stores.base import is_run_by
-from go_scheduler.stores.messages import Claimant, Firing, Own, ReadLater
+from go_scheduler.stores.messages import (
+    Claim,
+    Claimant,
+    Firing,
+    Own,
+    ReadLater,
+    Release,
+)
 from go_scheduler.stores.rules import uses_slot
+from go_scheduler.ticking.retry_later import write_each
 from go_scheduler.ticking.ticker import Pace, Repeats
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence, Set
 
     from go_scheduler.models import TaskInstance
-    from go_scheduler.running.arrivals import Arrivals
     from go_scheduler.running.calling.waiters import Waiters
     from go_scheduler.running.calling.workers import Workers
     from go_scheduler.running.recovery import Presence
     from go_scheduler.running.result_writer import ResultWriter
+    from go_scheduler.running.withdrawing import Watch
 
 DirectStart: TypeAlias = (
     "tuple[Claimant | None, Callable[[Sequence[TaskInstance]], None]]"
@@ -35,6 +53,9 @@ DirectStart: TypeAlias = (
 _STEP = timedelta(milliseconds=100)
 _BATCH = 500
 _SMALL_BATCH = 100
+_PAGE = 500
+# For so long the store may still be at work on a claim whose answer was lost.
+_MAY_STILL_COME = timedelta(seconds=5)
 
 
 def longest_between_claims(pace: Pace) -> timedelta:
@@ -163,7 +184,7 @@ class Subscription(Part):
             return 0, True
         since = self._clock.elapsed() - self._window
         recently = self._claimer.writer.written_since(since)
-        coming = self._in_flight.count
+        coming = self._claimer.in_flight
         due = self._workers.free(self.queues, recently) - coming
         ahead = self._workers.ahead(self.queues) - coming
         if ahead <= 0:
@@ -222,19 +243,26 @@ class Claimer(Part):
     claims and starts it as well. That is so only while there are workers free for it
     and nothing else is left to be claimed; else a claim says what is next, and where.
 
+    What the store gives is let in at once, or on a thread of its own: whoever creates
+    an instance may be within a request, whose context is not the handler's. And while
+    many instances are read, the next claim is sent. What a claim has taken whose answer
+    was lost is not known here, and given back.
+
     Args:
         state: What the node's parts share.
         writer: Writes what becomes of runs.
         workers: Take what is claimed.
-        start_queue: Takes what is claimed.
-        arrivals: Let in many, while the next claim is sent.
+        start_queue: Takes what has come.
         presence: Says which lapsed claims may be taken over.
 
     Attributes:
         writer: As given.
         workers: As given.
         presence: As given.
+        in_flight: How many instances the store may have given, or has, and are not held
+            yet.
         ticker: Lets it tick.
+        arriving: Lets in what comes, on a thread of its own.
     """
 
     def __init__(
@@ -244,14 +272,12 @@ class Claimer(Part):
         writer: ResultWriter,
         workers: Workers | Waiters,
         start_queue: StartQueue,
-        arrivals: Arrivals,
         presence: Presence,
     ) -> None:
         super().__init__(state)
         self.writer = writer
         self.workers = workers
         self._start_queue = start_queue
-        self._arrivals = arrivals
         self.presence = presence
         self._longest_pause = longest_between_claims(self._pace)
         self._starts_directly = True
@@ -263,6 +289,14 @@ class Claimer(Part):
             self._longest_pause,
             longest_backoff=LONGEST_BACKOFF,
         )
+        # Held by whoever looks whether there is room; a signal handler may create
+        # something in the thread that has it.
+        self._lock = threading.RLock()
+        self.in_flight = 0
+        self._lost_at: timedelta | None = None
+        self._inbox: deque[tuple[Sequence[TaskInstance], Watch]] = deque()
+        self._closed = False
+        self.arriving = state.ticker("arrivals", self._let_in)
         state.room_made.connect(self.fill)
         state.work_found.connect(self.look)
 
@@ -283,13 +317,13 @@ class Claimer(Part):
 
         There are none if it is not known what has been claimed.
         """
-        if self._arrivals.are_unknown:
-            return -self._in_flight.count
+        if self._lost_at is not None:
+            return -self.in_flight
         free = min(
             sum(each.free for each in self._subscriptions if queue in each.queues)
             for queue in queues
         )
-        return free - self._in_flight.count
+        return free - self.in_flight
 
     def stop_starting(self) -> None:
         """Start nothing directly any more; what is under way is not waited for."""
@@ -324,7 +358,7 @@ class Claimer(Part):
             self._clock.refresh()
             self._give_back_overdue()
             due = [each for each in self._subscriptions if each.is_time()]
-            if due and self._arrivals.give_back_unknown():
+            if due and self.give_back_unknown():
                 for each in self._subscriptions:
                     each.repeat()
             began = self._clock.elapsed()
@@ -369,7 +403,7 @@ class Claimer(Part):
                 each: Own(shards=shares.of_claiming(each), others=others)
                 for each in queues
             }
-        with self._arrivals.asking() as watch:
+        with self._asking() as watch:
             sent = self._clock.elapsed()
             instances = self._store.claim_instances(
                 replace(self._state.claimant, queues=queues, own=own),
@@ -382,8 +416,8 @@ class Claimer(Part):
             self._contact.made()
             self._pace.took(self._clock.elapsed() - sent)
             # Two are in flight at most: this one, and the next that is sent meanwhile.
-            if isinstance(instances, ReadLater) and not self._in_flight.count:
-                self._arrivals.add(instances, watch)
+            if isinstance(instances, ReadLater) and not self.in_flight:
+                self._add(instances, watch)
             else:
                 # They may be read only here, and may not be readable.
                 self._start_queue.take(instances, watch)
@@ -426,22 +460,129 @@ class Claimer(Part):
             yield None, _take_nothing
             return
         try:
-            with self._arrivals.asking() as watch:
-                take = self._start_queue.take if here else self._arrivals.add
+            with self._asking() as watch:
+                take = self._start_queue.take if here else self._add
                 yield self.presence.claimant, partial(take, watch=watch)
         finally:
-            self._in_flight.end(count)
+            self._coming(-count)
+
+    def give_back_late(self, reason: str) -> None:
+        """Give back what has come too late to be let in."""
+        if self.arriving.ended:
+            self._take_in(partial(self._release_all, reason=reason))
+
+    def give_back_unknown(self) -> bool:
+        """Give back what was claimed by calls whose answer was lost; true if any."""
+        # In this order: none comes under way once an answer is lost.
+        if self._lost_at is None or self.in_flight:
+            return False
+        self._events.begin()
+        # Before the list is asked for: what comes behind it is not in it.
+        has_come = self._clock.elapsed() - self._lost_at >= _MAY_STILL_COME
+        unknown = self._list_unknown()
+        releases = [Release(claim=claim) for claim in unknown]
+        written = write_each(releases, self._store.release_instances)
+        if unknown:
+            lost = ClaimAnswerLost(node=self._state.node, count=len(unknown))
+            self._events.tell(lost)
+        if has_come and not (written.failed or written.busy):
+            self._lost_at = None
+        return bool(unknown)
+
+    def close(self) -> None:
+        """Leave it to whoever adds more to give that back."""
+        self._closed = True
+        self._give_back()
 
     def _begin(self, count: int, queues: Collection[str]) -> bool:
         """Begin if so many can run at once; false: it is not to be."""
-        with self._in_flight.lock:
+        with self._lock:
             # Noted first: whoever looks for lost answers sees it, or this sees that one
             # is lost.
-            self._in_flight.add(count)
+            self._coming(count)
             begins = self._starts_directly and self.free(queues) >= 0
             if not begins:
-                self._in_flight.end(count)
+                self._coming(-count)
             return begins
+
+    def _coming(self, count: int) -> None:
+        """Note that so many more may come; below zero: are held, or have not come."""
+        with self._lock:
+            self.in_flight += count
+
+    @contextmanager
+    def _asking(self) -> Iterator[Watch]:
+        """Ask the store for instances, and let in what it gives.
+
+        What is edited meanwhile is noted, and that an answer was lost, or not let in.
+        """
+        watch = self._start_queue.withdrawing.watch()
+        try:
+            yield watch
+        except (ConflictError, QueueFullError, TaskDefinitionNotFoundError):
+            raise
+        except BaseException:
+            self._lost_at = self._clock.elapsed()
+            raise
+
+    def _add(self, instances: Sequence[TaskInstance], watch: Watch) -> None:
+        """Take what the store has given, to be let in soon.
+
+        Args:
+            instances: They may be read from their rows when they are let in.
+            watch: What is edited since they were asked for.
+        """
+        self._coming(len(instances))
+        self._inbox.append((instances, watch))
+        self.arriving.wake()
+        if self._closed:
+            self._give_back()
+
+    def _let_in(self) -> None:
+        self._take_in(self._start_queue.take)
+
+    def _take_in(self, take: Callable[[Sequence[TaskInstance], Watch], None]) -> None:
+        while self._inbox:
+            instances, watch = self._inbox.popleft()
+            try:
+                take(instances, watch)
+            except BaseException:
+                self._lost_at = self._clock.elapsed()
+                raise
+            finally:
+                self._coming(-len(instances))
+
+    def _release_all(
+        self, instances: Sequence[TaskInstance], _: Watch, *, reason: str
+    ) -> None:
+        for each in instances:
+            self.writer.release(HeldRun(each, self._defaults), reason)
+
+    def _give_back(self) -> None:
+        """Give back what nobody else does any more, in whatever thread has found it."""
+        while self._inbox:
+            # Another thread may be at it.
+            with suppress(IndexError):
+                instances, _ = self._inbox.popleft()
+                self._coming(-len(instances))
+                # Else the claims lapse.
+                with suppress(StoreError):
+                    self._store.release_instances(
+                        [Release(claim=Claim.of(each)) for each in instances]
+                    )
+
+    def _list_unknown(self) -> Sequence[Claim]:
+        # Before the list is read: what ends meanwhile is in both or in neither, and
+        # only the thread that claims comes here.
+        known = {*self._held.claims(), *self.writer.claims()}
+        unknown: list[Claim] = []
+        list_claimed = partial(self._store.list_claimed, self._state.node, limit=_PAGE)
+        page = list_claimed(after=None)
+        while page:
+            claims = [Claim.of(each) for each in page]
+            unknown += [each for each in claims if each not in known]
+            page = list_claimed(after=page[-1])
+        return unknown
 
     def _serve(self, subscriptions: tuple[Subscription, ...]) -> None:
         self._subscriptions = subscriptions
