@@ -27,7 +27,7 @@ from go_scheduler.running.defaults import GRACE, Defaults
 from go_scheduler.running.outcomes import Decision, EndedRun, Failure, is_completed_by
 from go_scheduler.running.result_writer import end_events, failure_event, trigger_event
 from go_scheduler.stores.filters import Filter, Order
-from go_scheduler.stores.messages import Claim, Release, Renewal, RunOutcome
+from go_scheduler.stores.messages import Claim, Release, Renewal
 from go_scheduler.stores.rules import uses_slot
 from go_scheduler.ticking.retry_later import Written, each_instance_once, write_each
 from go_scheduler.triggers.base import utc
@@ -260,20 +260,14 @@ def _claim_of(given: tuple[int, Success | Failing | Extending]) -> Claim:
 Came = TypeVar("Came")
 
 
-def _refused(
-    records: Mapping[int, RunOutcome | Renewal], written: Written[Any]
-) -> Mapping[int, StoreError]:
-    """By their numbers why records could not be written."""
-    refused: dict[int, StoreError] = {}
-    for number, each in records.items():
-        id = each.claim.instance_id
-        if id in written.busy:
-            refused[number] = locked(id)
-        elif (error := written.failed.get(id)) is not None:
-            if not isinstance(error, StoreError):
-                error = StoreError(shown(error))
-            refused[number] = error
-    return refused
+def _refusal(written: Written[Any], id: UUID) -> StoreError | None:
+    """Why what is to become of an instance could not be written, if it could not."""
+    if id in written.busy:
+        return locked(id)
+    error = written.failed.get(id)
+    if error is None or isinstance(error, StoreError):
+        return error
+    return StoreError(shown(error))
 
 
 def the_one(answers: Sequence[Came | StoreError]) -> Came:
@@ -388,20 +382,19 @@ class RemoteRuns:
                     answers[number] = decision
                 else:
                     decided[number] = run, decision
-            records: Mapping[int, RunOutcome] = {
-                number: each.record for number, (_, each) in decided.items()
-            }
-            written = write_each([*records.values()], self._store.finish_instances)
+            records = [decision.record for _, decision in decided.values()]
+            written = write_each(records, self._store.finish_instances)
             recorded = {id for each in written.done for id in each}
-            answers |= (refused := _refused(records, written))
             for number, (run, decision) in decided.items():
-                if run.claim.instance_id in recorded:
+                id = run.claim.instance_id
+                if id in recorded:
                     definition = run.instance.definition
                     self._count(definition, decision.record.outcome, run.ran_for)
                     tell_end(self._tell_event, run, decision)
                     answers[number] = True
-                elif number not in refused:
-                    answers[number] = self._lost(ended[number])
+                else:
+                    refusal = _refusal(written, id)
+                    answers[number] = refusal or self._lost(ended[number])
         return [answers[number] for number in range(len(ended))]
 
     def _lost(self, each: Success | Failing) -> bool:
@@ -472,11 +465,9 @@ class RemoteRuns:
             answers |= self._time_out(timed_out)
             written = write_each([*renewals.values()], self._store.renew_claims)
             asked = {id: stop for each in written.done for id, stop in each.items()}
-            answers |= (refused := _refused(renewals, written))
             for number, renewal in renewals.items():
-                if number not in refused:
-                    stop = asked.get(renewal.claim.instance_id)
-                    answers[number] = _EXTENSIONS[stop]
+                id = renewal.claim.instance_id
+                answers[number] = _refusal(written, id) or _EXTENSIONS[asked.get(id)]
         return [answers[number] for number in range(len(extending))]
 
     def _must_read(self, each: Extending) -> bool:
