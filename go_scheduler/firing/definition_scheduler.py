@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from datetime import datetime, timedelta
+from operator import attrgetter
 from typing import TYPE_CHECKING, TypeAlias
 
 from go_scheduler.clock import ZERO, StoreClock
@@ -20,7 +21,7 @@ from go_scheduler.firing.planner import Planner
 from go_scheduler.formatting import shown
 from go_scheduler.stores.messages import Fired, Firing, Own
 from go_scheduler.stores.rules import uses_slot
-from go_scheduler.ticking.retry_later import RetryLater, write_in_halves
+from go_scheduler.ticking.retry_later import RetryLater, write_each
 from go_scheduler.ticking.ticker import Pace, Repeats, Ticker
 from go_scheduler.triggers.base import is_own
 
@@ -317,7 +318,6 @@ class DefinitionScheduler:
 
     def _fire(self, firings: Sequence[Firing]) -> tuple[Sequence[Firing], Set[UUID]]:
         """Fire; answer which of them have won, and of which definitions that runs."""
-        failed: set[UUID] = set()
         started: set[UUID] = set()
 
         def write(some: Sequence[Firing]) -> Fired:
@@ -330,18 +330,15 @@ class DefinitionScheduler:
             started.update(each.definition.id for each in fired.started)
             return fired
 
-        def fail(firing: Firing, error: Exception) -> None:
-            failed.add(firing.definition.id)
-            self._leave_failed(firing.definition, error)
-
-        answers = write_in_halves(firings, write, fail)
-        busy = set().union(*(answer.busy for answer in answers))
-        won = set().union(*(answer.done for answer in answers))
+        written = write_each(firings, write, id_of=attrgetter("definition.id"))
+        won = set().union(*written.done)
         for definition in (firing.definition for firing in firings):
             # Nearly always there are none: the hashes of ids take long.
-            if busy and definition.id in busy:
+            if written.busy and definition.id in written.busy:
                 self._leave_busy(definition)
-            elif not failed or definition.id not in failed:
+            elif written.failed and definition.id in written.failed:
+                self._leave_failed(definition, written.failed[definition.id])
+            else:
                 self._aside.forget(_key(definition))
         return [each for each in firings if each.definition.id in won], started
 
