@@ -15,8 +15,7 @@ from go_scheduler.clock import ZERO, Clock, DrivingClock, StoreClock
 from go_scheduler.errors import StoreError, StoreUnavailableError
 from go_scheduler.events import NodeStarted, NodeStopped, QueueUnserved
 from go_scheduler.events.event_bus import LOG_ALONE, Events
-from go_scheduler.firing.definition_scheduler import DefinitionScheduler
-from go_scheduler.firing.zone_watch import ZoneWatch
+from go_scheduler.firing.definition_scheduler import DefinitionScheduler, ZoneWatch
 from go_scheduler.health import Health, Lateness, LoopHealth, RecentLateness
 from go_scheduler.run import run_here
 from go_scheduler.running.calling.waiters import Waiters

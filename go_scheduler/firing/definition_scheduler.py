@@ -1,4 +1,7 @@
-"""Loop 1, the definition scheduler: creates instances of definitions that fire soon."""
+"""Loop 1, the definition scheduler: creates instances of definitions that fire soon.
+
+The zone watch brings new data of time zones to those that fire later.
+"""
 
 from __future__ import annotations
 
@@ -12,16 +15,17 @@ from go_scheduler.events import (
     DefinitionCompleted,
     DefinitionLocked,
     DefinitionSetAside,
+    DefinitionsMoved,
     InstanceCreated,
     InstanceSkipped,
 )
 from go_scheduler.events.event import of_definition, of_skipped
 from go_scheduler.events.event_bus import LOG_ALONE, Events, Teller
-from go_scheduler.firing.planner import Planner
+from go_scheduler.firing.planner import MOST_DISPLACED, Planner
 from go_scheduler.formatting import shown
 from go_scheduler.stores.messages import Fired, Firing, Own
 from go_scheduler.stores.rules import uses_slot
-from go_scheduler.ticking.retry_later import RetryLater, write_each
+from go_scheduler.ticking.retry_later import RetryLater, write_each, write_in_halves
 from go_scheduler.ticking.ticker import Pace, Repeats, Ticker
 from go_scheduler.triggers.base import is_own
 
@@ -33,7 +37,7 @@ if TYPE_CHECKING:
     from go_scheduler.models import TaskDefinition, TaskInstance
     from go_scheduler.settings import Settings
     from go_scheduler.stores.base import Store
-    from go_scheduler.stores.messages import Claimant
+    from go_scheduler.stores.messages import Claimant, Position
     from go_scheduler.ticking.shares import Shares
 
 
@@ -422,3 +426,112 @@ def _any_due(firings: Sequence[Firing], until: datetime) -> bool:
 
 def _has_more(firing: Firing, until: datetime) -> bool:
     return firing.next_fire_time is not None and firing.next_fire_time <= until
+
+
+# A node that starts has other things to do.
+_WALK_AFTER = timedelta(minutes=1)
+# A hundred a second, whatever there is: nobody waits for it.
+_WALK_PAGE = MOST_DISPLACED
+_WALK_PAUSE = timedelta(seconds=0.5)
+
+
+class ZoneWatch:
+    """Moves what was planned by other time zone data than this node has.
+
+    Soon after its start it walks over all definitions, page by page with pauses, since
+    the node before it may have had other data. What is due by the time it is met is
+    left to the definition scheduler, which looks itself.
+
+    Args:
+        store: Where the definitions are.
+        clock: The store's time, as this node has it.
+        settings: Say how far past the store's time a definition is due.
+        created: Called when there are new instances.
+        events: Told of what is moved.
+
+    Attributes:
+        ticker: Lets it tick.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        clock: StoreClock,
+        settings: Settings,
+        *,
+        created: Callable[[], None],
+        events: Events = LOG_ALONE,
+    ) -> None:
+        self._events = events.teller("firing")
+        self._store = store
+        self._clock = clock
+        # One of its own: whatever hangs here is not to keep others from firing.
+        self._planner = Planner(
+            store, clock.base, catch_up=settings.catch_up, jitter=settings.jitter
+        )
+        self._ahead = furthest(settings)
+        self._created = created
+        self._walk_at: timedelta | None = clock.elapsed() + _WALK_AFTER
+        self._after: Position | None = None
+        self._moved = 0
+        self.ticker = Ticker(
+            "zone watch", self.tick, interval=None, clock=clock.base, events=events
+        )
+
+    @property
+    def hanging(self) -> Set[UUID]:
+        """The definitions whose trigger hangs here."""
+        return self._planner.hanging
+
+    def tick(self) -> timedelta | None:
+        """Walk over a page, if it is time; how soon the next one is; None: never."""
+        if self._walk_at is not None and self._clock.elapsed() >= self._walk_at:
+            self._walk_at = self._walk()
+        if self._walk_at is None:
+            return None
+        return max(ZERO, self._walk_at - self._clock.elapsed())
+
+    def _walk(self) -> timedelta | None:
+        """Walk over a page; answer when the next one is; None: it was the last."""
+        self._clock.refresh()
+        page = self._store.select_definitions(after=self._after, limit=_WALK_PAGE)
+        self._move(page)
+        if page.next is not None:
+            self._after = page.next
+            return self._clock.elapsed() + _WALK_PAUSE
+        if self._moved:
+            self._events.tell(DefinitionsMoved(count=self._moved))
+        return None
+
+    def _move(self, page: Sequence[TaskDefinition]) -> None:
+        now = self._clock.now()
+        until = now + self._ahead
+        planned = self._planner.plan(
+            [each for each in page if _waits_until_after(each, until)],
+            now=now,
+            until=until,
+            failed=_leave,
+        )
+        moves = [each for each in planned.firings if _changes(each)]
+        for answer in write_in_halves(moves, self._store.fire_definitions, _leave):
+            self._moved += len(answer.done)
+            done = [each for each in moves if each.definition.id in answer.done]
+            tell_fired(self._events, done)
+        if any(each.fire_times for each in moves):
+            self._created()
+
+
+def _waits_until_after(definition: TaskDefinition, until: datetime) -> bool:
+    fire_time = definition.next_fire_time
+    # What counts from the end of a run reads no clock: once planned, it fires.
+    is_left = definition.paused or definition.trigger.waits
+    return not is_left and fire_time is not None and fire_time > until
+
+
+def _changes(firing: Firing) -> bool:
+    stays = firing.next_fire_time == firing.definition.next_fire_time
+    return bool(firing.fire_times) or not stays
+
+
+def _leave(what: object, error: Exception) -> None:
+    """Leave what cannot be moved; it is told of when it is due and cannot fire."""
