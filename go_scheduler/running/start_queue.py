@@ -338,12 +338,11 @@ class StartQueue(Part):
             self._ticker.wake()
 
     def _judge(self, run: HeldRun, now: datetime, asked: Asked) -> Verdict:
-        hangs = self._held.hung_runs
         return judge(
             run.instance,
             self._handler,
             defaults=self._defaults,
-            refusal=self._spares.refusal(run.instance) if hangs else None,
+            refusal=self._held.refusal(run.instance),
             now=now,
             asked=asked,
         )

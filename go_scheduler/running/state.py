@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from go_scheduler.clock import ZERO, Clock, StoreClock
 from go_scheduler.events.event_bus import LOG_ALONE, Events
 from go_scheduler.running.defaults import Defaults
-from go_scheduler.running.held import Held, Spares
+from go_scheduler.running.held import Held
 from go_scheduler.running.metrics import Metrics
 from go_scheduler.ticking.shares import Shares
 from go_scheduler.ticking.ticker import Pace, Ticker
@@ -106,7 +106,6 @@ class NodeState:
             serves.
         defaults: What holds for definitions that do not say.
         held: The runs that have not ended.
-        spares: How many of them may hang without costing a worker.
         contact: How well the store answers.
         pace: How long its answers take.
         shares: What of the store's work is this node's own.
@@ -134,8 +133,7 @@ class NodeState:
         self.events = events
         self.claimant = replace(settings.claimant(node), queues=())
         self.defaults = Defaults.of(settings)
-        self.held = Held()
-        self.spares = Spares(self.held, most=settings.spares)
+        self.held = Held(spares=settings.spares)
         self.contact = Contact(clock.base, lease=settings.lease)
         self.pace = Pace(settings.runner_window)
         self.shares = Shares(node, store.shards)
@@ -185,7 +183,6 @@ class Part:
         self._events = state.events.teller("running", bounded=True)
         self._defaults = state.defaults
         self._held = state.held
-        self._spares = state.spares
         self._contact = state.contact
         self._pace = state.pace
         self._shares = state.shares

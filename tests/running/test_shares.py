@@ -9,7 +9,7 @@ import pytest
 
 from go_scheduler.clock import ZERO
 from go_scheduler.running.defaults import Defaults
-from go_scheduler.running.held import Held, HeldRun, Spares
+from go_scheduler.running.held import Held, HeldRun
 from go_scheduler.running.start_queue import PerNode
 from go_scheduler.testing.builders import definition
 from tests.conftest import instance
@@ -34,21 +34,20 @@ if TYPE_CHECKING:
 def test_of_a_definition_of_which_an_eighth_or_three_hang_nothing_more_is_called_here(
     max_hung: int, each: int, apart: int
 ) -> None:
-    held = Held()
-    spares = Spares(held, most=max_hung)
+    held = Held(spares=max_hung)
     of = definition(name="stuck")
     runs = [HeldRun(instance(of), Defaults()) for _ in range(each + 1)]
     held.add(runs)
     held.fall_due(runs, ZERO)
     for number, run in enumerate(runs):
         assert held.call(run)
-        assert (spares.refusal(run.instance) is None) is (number < each)
+        assert (held.refusal(run.instance) is None) is (number < each)
         held.hang(run)
-        spares.take(run)
+        held.set_apart(run)
     # What was called by then is replaced as well, but for what others may need.
     assert len(held.apart()) == apart
-    assert spares.refusal(instance(of)) == f"{each} runs of stuck hang here"
-    assert spares.refusal(instance()) is None
+    assert held.refusal(instance(of)) == f"{each} runs of stuck hang here"
+    assert held.refusal(instance()) is None
 
 
 def test_the_more_is_kept_out_in_a_row_the_later_it_comes() -> None:

@@ -157,7 +157,7 @@ class Calls(Part):
             if self._held.drop(run):
                 self._writer.refuse(run, not_run(run.instance, reason, now=now))
             return False
-        if self._held.hung_runs and (refusal := self._spares.refusal(run.instance)):
+        if (refusal := self._held.refusal(run.instance)) is not None:
             self._writer.give_back(run, refusal)
             return False
         if not self._held.call(run):

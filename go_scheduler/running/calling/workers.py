@@ -479,9 +479,9 @@ class Workers(Part):
     @property
     def trouble(self) -> str | None:
         """Why this node should be given nothing to call; None: it should."""
-        left = self._spares.unreplaced
+        left = self._held.keeping()
         if (
-            self._spares.used_up
+            self._held.are_spares_used_up
             or len(left) >= self.size
             or any(self._is_blocked_by(run) for run in left)
         ):
@@ -539,7 +539,7 @@ class Workers(Part):
             return
         # Neither is the application's loop.
         ours = not self._blocks_application(run)
-        if ours and self._spares.take(run):
+        if ours and self._held.set_apart(run):
             self._threads.replace(run)
             if self._is_blocked_by(run):
                 self._leave_loop()
