@@ -264,14 +264,14 @@ class Node:
         Returns None if nothing was put, or if that is not known.
         """
         firing = self._definitions.first_step(definition)
-        if firing is None or not is_run_by(definition, self._presence.claimant):
+        if firing is None:
             return None
         with (
             # Puts by themselves are tried again, and say what there is to say.
             suppress(StoreUnavailableError),
             self._claimer.directly(1, {definition.queue}) as (claimant, take),
         ):
-            if claimant is None:
+            if claimant is None or not is_run_by(definition, claimant):
                 return None
             answer = self.state.store.put_definitions(
                 [definition], firings=[firing], claimant=claimant

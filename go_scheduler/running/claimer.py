@@ -82,7 +82,6 @@ class Subscription(Part):
         self.queues = queues
         self._claimer = claimer
         self._workers = claimer.workers
-        self._window = state.settings.runner_window
         self._pause = state.pace.window / 2
         self._longest_pause = longest_between_claims(state.pace)
         self.claimed_at = ZERO
@@ -182,7 +181,7 @@ class Subscription(Part):
         """
         if not self._workers.ready():
             return 0, True
-        since = self._clock.elapsed() - self._window
+        since = self._clock.elapsed() - self._pace.window
         recently = self._claimer.writer.written_since(since)
         coming = self._claimer.in_flight
         due = self._workers.free(self.queues, recently) - coming

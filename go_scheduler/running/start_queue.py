@@ -266,6 +266,8 @@ class StartQueue(Part):
         workers: Workers | Waiters,
     ) -> None:
         super().__init__(state)
+        # In a few lines of the log for each claim, beside those for each tick.
+        self._judging = state.events.teller("running", bounded=True)
         self._handler = handler
         self._writer = writer
         self._workers = workers
@@ -302,7 +304,7 @@ class StartQueue(Part):
             instances: What has been claimed.
             watch: What was edited since the claim was sent.
         """
-        self._events.begin()
+        self._judging.begin()
         now, asked = self._clock.now(), Asked()
         runs: list[HeldRun] = []
         held = []
@@ -319,13 +321,13 @@ class StartQueue(Part):
                 self._writer.release(run, later.reason, delay=later.delay)
                 continue
             if verdict.again:
-                self._events.tell(InstanceTakenOver(**of_instance(instance)))
+                self._judging.tell(InstanceTakenOver(**of_instance(instance)))
             runs.append(run)
         self._held.add(held)
-        if self._events.wanted(InstanceClaimed):
+        if self._judging.wanted(InstanceClaimed):
             for run in runs:
                 ids, due_at = of_instance(run.instance), run.instance.due_at
-                self._events.tell(InstanceClaimed(**ids, due_at=due_at))
+                self._judging.tell(InstanceClaimed(**ids, due_at=due_at))
         started: list[HeldRun] = []
         unstarted: list[HeldRun] = []
         for run in self.withdrawing.let_in(runs, watch):
@@ -354,7 +356,7 @@ class StartQueue(Part):
         of, text = run.instance, f"{verdict.reason}; such instances are given back"
         # Once each: it is the same for many.
         if self.notices.add(text):
-            self._events.tell(
+            self._judging.tell(
                 NoticeGiven(
                     text=text, definition_id=of.definition.id, instance_id=of.id
                 )
