@@ -12,15 +12,12 @@ from uuid import UUID, uuid4
 
 from go_scheduler.cleanup import Cleanup
 from go_scheduler.clock import ZERO, Clock, DrivingClock, StoreClock
-from go_scheduler.errors import StoreError
+from go_scheduler.errors import StoreError, StoreUnavailableError
 from go_scheduler.events import NodeStarted, NodeStopped, QueueUnserved
 from go_scheduler.events.event_bus import LOG_ALONE, Events
-from go_scheduler.firing.definition_scheduler import DefinitionScheduler
-from go_scheduler.firing.zone_watch import ZoneWatch
+from go_scheduler.firing.definition_scheduler import DefinitionScheduler, ZoneWatch
 from go_scheduler.health import Health, Lateness, LoopHealth, RecentLateness
 from go_scheduler.run import run_here
-from go_scheduler.running.admission import Admission
-from go_scheduler.running.arrivals import Arrivals
 from go_scheduler.running.calling.waiters import Waiters
 from go_scheduler.running.calling.workers import Handling, Workers
 from go_scheduler.running.claimer import Claimer
@@ -31,6 +28,7 @@ from go_scheduler.running.result_writer import ResultWriter
 from go_scheduler.running.start_queue import StartQueue
 from go_scheduler.running.state import NodeState
 from go_scheduler.running.withdrawing import join
+from go_scheduler.stores.base import is_run_by
 from go_scheduler.stores.hints import News
 from go_scheduler.ticking.ticker import Ticker
 
@@ -53,6 +51,7 @@ _PATIENCE = timedelta(minutes=1)
 # A node that was not seen for some seconds may still be running.
 _ALIVE = timedelta(minutes=5)
 _MOST_QUEUES = 100
+_STOPS = "its node stops"
 
 
 class Phase(Enum):
@@ -117,19 +116,15 @@ class Node:
             workers = Workers(state, handling, writer=writer)
         self.workers = workers
         heartbeat = Heartbeat(state, writer, workers)
-        self._admission = admission = Admission(state, handling.handler, writer)
-        join(store, admission.withdrawing)
-        start_queue = StartQueue(state, workers=workers, admission=admission)
-        self._arrivals = arrivals = Arrivals(
-            state, writer=writer, admission=admission, start_queue=start_queue
+        self._start_queue = start_queue = StartQueue(
+            state, handling.handler, writer=writer, workers=workers
         )
+        join(store, start_queue.withdrawing)
         self._claimer = claimer = Claimer(
             state,
             writer=writer,
             workers=workers,
-            admission=admission,
             start_queue=start_queue,
-            arrivals=arrivals,
             presence=presence,
         )
         state.work_found.connect(handling.beside)
@@ -141,7 +136,7 @@ class Node:
             settings,
             shares=state.shares,
             created=state.work_found,
-            run=claimer.fire,
+            directly=claimer.firing,
             events=counting,
         )
         self._zones = zones = ZoneWatch(
@@ -156,7 +151,7 @@ class Node:
         scheduling = [] if tasks is None else [state.ticker("tasks", tasks)]
         cleaning = state.ticker("cleanup", self._clean_up, settings.cleanup_window / 2)
         creating = [definitions.ticker, zones.ticker, *scheduling, cleaning]
-        executing = [claimer.ticker, *start_queue.tickers, arrivals.ticker]
+        executing = [claimer.ticker, *start_queue.tickers, claimer.arriving]
         recording = [writer.ticker, heartbeat.ticker]
         if not handling.claims:
             claimer.stop_starting()
@@ -271,15 +266,25 @@ class Node:
         firing = self._definitions.first_step(definition)
         if firing is None:
             return None
-
-        def tell(put: TaskDefinition, started: bool) -> None:
+        with (
+            # Puts by themselves are tried again, and say what there is to say.
+            suppress(StoreUnavailableError),
+            self._claimer.directly(1, {definition.queue}) as (claimant, take),
+        ):
+            if claimant is None or not is_run_by(definition, claimant):
+                return None
+            answer = self.state.store.put_definitions(
+                [definition], firings=[firing], claimant=claimant
+            )
+            [put] = answer.definitions
             created(put)
-            if started:
+            if answer.started:
                 self._definitions.tell_first(firing)
+                take(answer.started)
             else:
                 self.look(put)
-
-        return self._claimer.put(firing, tell)
+            return put
+        return None
 
     def add(
         self,
@@ -289,8 +294,37 @@ class Node:
         *,
         queue: str | None,
     ) -> Sequence[TaskInstance] | None:
-        """Add instances, and run at once those that are due, as ``Claimer.add``."""
-        return self._claimer.add(definition_id, additions, created, queue=queue)
+        """Add instances, and run them if they are due.
+
+        Args:
+            definition_id: Of which definition.
+            additions: What to add.
+            created: Told of the answer before any of it runs.
+            queue: The queue of the definition; None: it may be any.
+
+        Returns:
+            As ``Store.add_instances``; None: nothing was added.
+
+        Raises:
+            TaskDefinitionNotFoundError: There is no such definition.
+        """
+        now = self.state.clock.now()
+        if any(each.execute_at(now) > now for each in additions):
+            return None
+        queues = self.queues if queue is None else (queue,)
+        with self._claimer.directly(len(additions), queues) as (claimant, take):
+            if claimant is None:
+                return None
+            added = self.state.store.add_instances(
+                definition_id, additions, claimant=claimant
+            )
+            created(added)
+            ids = {each.id for each in additions}
+            mine = [e for e in added if e.id in ids and e.claimed_by == self._id]
+            take(mine)
+        if len(mine) < len(additions):
+            self._claimer.look()
+        return added
 
     def request_stop(self) -> None:
         """Begin to stop; returns at once."""
@@ -358,7 +392,7 @@ class Node:
             and not (trouble or stuck or hanging)
             and self._phase in (Phase.RUNNING, Phase.STOPPING),
             trouble=trouble,
-            warnings=self._admission.notices.texts + self._unserved.texts,
+            warnings=self._start_queue.notices.texts + self._unserved.texts,
             node=self._id,
             loops=loops,
             store_reachable=self.reaches_store,
@@ -411,15 +445,15 @@ class Node:
             ticker.stop()
         # Before giving back, so that what a loop took as it ended goes back as well.
         ended = all(ticker.ended for ticker in self.makers)
-        self._arrivals.hold_late()
+        self._claimer.give_back_late(_STOPS)
         for run in self.state.held.uncalled():
-            self.writer.give_back(run, "its node stops")
+            self.writer.give_back(run, _STOPS)
         return ended
 
     def _has_given_back_unknown(self) -> bool:
         """Give back what an answer that was lost has claimed; false: not yet."""
         try:
-            self._arrivals.give_back_unknown()
+            self._claimer.give_back_unknown()
         except StoreError:
             return False
         return True
@@ -431,7 +465,7 @@ class Node:
             # Unless the store does not take them.
             with suppress(StoreError):
                 self._presence.write_stats(last=True)
-        self._arrivals.close()
+        self._claimer.close()
         for ticker in self._tickers:
             ticker.stop()
         waited = self._clock.elapsed() - self._resting_since
@@ -443,7 +477,7 @@ class Node:
         for ticker in [*self._tickers, self._stopper]:
             ticker.stop()
         self.workers.stop()
-        self._arrivals.close()
+        self._claimer.close()
         # Set last: whoever waits for it may then close the store.
         self._report_stopped(clean=clean)
 

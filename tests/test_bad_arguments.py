@@ -24,6 +24,7 @@ from go_scheduler.errors import (
 )
 from go_scheduler.formatting import LONGEST_SHOWN, shown
 from go_scheduler.run import Run
+from go_scheduler.running.defaults import Defaults
 from go_scheduler.running.held import HeldRun
 from go_scheduler.stores import open_store
 from go_scheduler.stores.cockroachdb import CockroachDBStore
@@ -31,7 +32,7 @@ from go_scheduler.stores.postgresql.store import PostgreSQLStore
 from go_scheduler.stores.sql.schema import schema_sql
 from go_scheduler.stores.sqlite.store import SQLiteStore
 from go_scheduler.testing import ManualClock
-from go_scheduler.testing.builders import EXPIRE_AFTER, HOUR, HOURLY
+from go_scheduler.testing.builders import HOUR, HOURLY
 from go_scheduler.testing.clock import START
 from go_scheduler.triggers import DateCalendar, register_calendar
 from tests.conftest import instance
@@ -136,7 +137,7 @@ OTHERS: dict[str, tuple[Call, Mapping[str, object]]] = {
     "list_instances": (CLIENT.list_instances, {}),
     "cancel": (CLIENT.cancel, {"instance_id": uuid4()}),
     "extend": (
-        Run(HeldRun(instance(), expire_after=EXPIRE_AFTER)).extend,
+        Run(HeldRun(instance(), Defaults())).extend,
         {"by": HOUR},
     ),
     "open_store": (open_store, {"url": "memory://"}),

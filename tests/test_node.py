@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from go_scheduler.models import State
+from go_scheduler.running.defaults import Defaults
 from go_scheduler.running.held import HeldRun
 from go_scheduler.scheduler import Scheduler
-from go_scheduler.testing.builders import EXPIRE_AFTER, SECOND
+from go_scheduler.testing.builders import SECOND
 from go_scheduler.ticking.ticker import Ticker
 from tests.behaviour.house import once
 from tests.conftest import instance
@@ -51,7 +52,7 @@ def test_what_a_loop_has_taken_as_it_ended_is_given_back(clock: ManualClock) -> 
     with Scheduler(lambda _: None, clock=clock) as scheduler:
         node = node_of(scheduler)
         held = node.state.held
-        run = HeldRun(instance(), expire_after=EXPIRE_AFTER)
+        run = HeldRun(instance(), Defaults())
 
         class Taking(Ticker):
             @property

@@ -43,7 +43,14 @@ from go_scheduler.models import (
     TaskInstance,
 )
 from go_scheduler.running.defaults import Defaults
-from go_scheduler.running.remote_runs import RemoteRuns, progress_text, result_text
+from go_scheduler.running.remote_runs import (
+    Extending,
+    Failing,
+    RemoteRuns,
+    Success,
+    progress_text,
+    result_text,
+)
 from go_scheduler.running.withdrawing import Kind
 from go_scheduler.stores.filters import ANY_DEFINITION, DefinitionFilter, Filter
 from go_scheduler.stores.messages import Claim
@@ -512,7 +519,8 @@ class Runs(StoreAccess):
     ) -> Extension:
         worker = check_name("worker", worker)
         check_positive("by", by)
-        answer = self._remote_runs().report(claim, stage, worker=worker, by=by)
+        come = Extending(claim=claim, by=by, stage=stage, worker=worker)
+        answer = self._remote_runs().extend(come)
         self._went_on(answer is Extension.LOST)
         return answer
 
@@ -540,7 +548,8 @@ class Runs(StoreAccess):
         claim = _claim(instance_id, attempt)
         check_positive("by", by)
         text = progress_text(progress)
-        answer = self._remote_runs().extend(claim, by, progress=text)
+        extending = Extending(claim=claim, by=by, progress=text)
+        answer = self._remote_runs().extend(extending)
         self._went_on(answer is Extension.LOST)
         return answer
 
@@ -570,7 +579,7 @@ class Runs(StoreAccess):
         """
         claim = _claim(instance_id, attempt)
         text = result_text(result)
-        return self._went_on(self._remote_runs().complete(claim, result=text))
+        return self._went_on(self._remote_runs().end(Success(claim=claim, result=text)))
 
     acomplete = awaitable(complete)
     """Await what ``complete`` does; see there."""
@@ -614,8 +623,8 @@ class Runs(StoreAccess):
             check_at_least("retry_in", retry_in, ZERO)
             if not retry:
                 raise ConfigurationError("retry_in is of no use with retry=False")
-        failed = self._remote_runs().fail(claim, error, retry=retry, retry_in=retry_in)
-        return self._went_on(failed)
+        failing = Failing(claim=claim, error=error, retry=retry, retry_in=retry_in)
+        return self._went_on(self._remote_runs().end(failing))
 
     afail = awaitable(fail)
     """Await what ``fail`` does; see there."""

@@ -649,7 +649,7 @@ class Hearing:
             )
             for each in ended
         ]
-        answers = remote.complete_all(runs)
+        answers = remote.end_all(runs)
         for each, answer in zip(ended, answers, strict=True):
             self._close(each, answer)
         pairs = zip(runs, answers, strict=True)
@@ -670,7 +670,7 @@ class Hearing:
         return changed(instance, started_at=max(published, now - max(ZERO, ran)))
 
     def _fail(self, remote: RemoteRuns, ended: Sequence[Heard]) -> bool:
-        answers = remote.fail_all([_failing(each) for each in ended])
+        answers = remote.end_all([_failing(each) for each in ended])
         for each, answer in zip(ended, answers, strict=True):
             self._close(each, answer)
         return True in answers

@@ -1,9 +1,13 @@
-"""Loop 1, the definition scheduler: creates instances of definitions that fire soon."""
+"""Loop 1, the definition scheduler: creates instances of definitions that fire soon.
+
+The zone watch brings new data of time zones to those that fire later.
+"""
 
 from __future__ import annotations
 
 from collections import deque
 from datetime import datetime, timedelta
+from operator import attrgetter
 from typing import TYPE_CHECKING, TypeAlias
 
 from go_scheduler.clock import ZERO, StoreClock
@@ -11,26 +15,29 @@ from go_scheduler.events import (
     DefinitionCompleted,
     DefinitionLocked,
     DefinitionSetAside,
+    DefinitionsMoved,
     InstanceCreated,
     InstanceSkipped,
 )
 from go_scheduler.events.event import of_definition, of_skipped
 from go_scheduler.events.event_bus import LOG_ALONE, Events, Teller
-from go_scheduler.firing.planner import Guard, Planner
+from go_scheduler.firing.planner import MOST_DISPLACED, Planner
 from go_scheduler.formatting import shown
 from go_scheduler.stores.messages import Fired, Firing, Own
 from go_scheduler.stores.rules import uses_slot
-from go_scheduler.ticking.retry_later import RetryLater, write_in_halves
+from go_scheduler.ticking.retry_later import RetryLater, write_each, write_in_halves
 from go_scheduler.ticking.ticker import Pace, Repeats, Ticker
 from go_scheduler.triggers.base import is_own
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence, Set
+    from contextlib import AbstractContextManager
     from uuid import UUID
 
-    from go_scheduler.models import TaskDefinition
+    from go_scheduler.models import TaskDefinition, TaskInstance
     from go_scheduler.settings import Settings
     from go_scheduler.stores.base import Store
+    from go_scheduler.stores.messages import Claimant, Position
     from go_scheduler.ticking.shares import Shares
 
 
@@ -64,7 +71,11 @@ _FAILED_AT_MOST = timedelta(minutes=1)
 _MOST_ASIDE = 10_000
 _MOST_TOLD = 1_000
 
-Run: TypeAlias = "Callable[[Sequence[Firing], Callable[[Fired], None]], Fired | None]"
+Directly: TypeAlias = (
+    "Callable[[Sequence[Firing]], AbstractContextManager["
+    "tuple[Claimant | None, Callable[[Sequence[TaskInstance]], None]]]]"
+)
+"""Lets a write start what firings make: answers its claimant, and who takes that."""
 _Key: TypeAlias = "tuple[int, int | None]"
 
 
@@ -97,8 +108,8 @@ class DefinitionScheduler:
         shares: Which definitions are this node's to fire.
         created: Called when there are such instances, and after each look: what was
             there before is to be looked for as well.
-        run: Fires what may run here at once, as ``Claimer.fire``; None: nothing
-            may.
+        directly: Lets what may run here at once be started by the write, as
+            ``Claimer.firing``.
         events: Told of what is created, and of what cannot fire.
 
     Attributes:
@@ -113,16 +124,17 @@ class DefinitionScheduler:
         *,
         shares: Shares,
         created: Callable[[], None],
-        run: Run,
+        directly: Directly,
         events: Events = LOG_ALONE,
     ) -> None:
         self._events = events.teller("firing", bounded=True)
         self._unbounded = events.teller("firing")
-        self._run = run
+        self._directly = directly
         self._store = store
         self._clock = clock
-        self._guard = Guard.of(settings, clock)
-        self._planner = Planner(store, self._guard)
+        self._planner = Planner(
+            store, clock.base, catch_up=settings.catch_up, jitter=settings.jitter
+        )
         self._pace = Pace(furthest(settings))
         self._interval = longest_between_looks(settings.schedule_window)
         self._runner_window = settings.runner_window
@@ -150,7 +162,7 @@ class DefinitionScheduler:
     @property
     def hanging(self) -> Set[UUID]:
         """The definitions whose trigger hangs here."""
-        return self._guard.hanging()
+        return self._planner.hanging
 
     def look(self, stored: TaskDefinition | None = None) -> None:
         """Begin with the first page, once this pass over the pages has ended.
@@ -181,11 +193,10 @@ class DefinitionScheduler:
         until = now + self._clock.round_trip
         if not (_is_due(definition, until) and _is_plain(definition)):
             return None
-        firings = self._guard.plan(
-            [definition], now=now, until=until, failed=lambda *_: None
-        )
-        at_once = (e for e in firings if e.skipped is None and not e.execute_times)
-        return next(at_once, None)
+        step = self._planner.step(definition, now=now, until=until)
+        if isinstance(step, Exception) or step.skipped or step.execute_times:
+            return None
+        return step
 
     def tell_first(self, firing: Firing) -> None:
         """Tell of a first step that was taken."""
@@ -311,33 +322,27 @@ class DefinitionScheduler:
 
     def _fire(self, firings: Sequence[Firing]) -> tuple[Sequence[Firing], Set[UUID]]:
         """Fire; answer which of them have won, and of which definitions that runs."""
-        failed: set[UUID] = set()
         started: set[UUID] = set()
 
         def write(some: Sequence[Firing]) -> Fired:
-            def tell(fired: Fired) -> None:
+            with self._directly(some) as (claimant, take):
+                fired = self._store.fire_definitions(some, claimant=claimant)
                 won = [each for each in some if each.definition.id in fired.done]
+                # Before any of it runs.
                 tell_fired(self._events, won)
-
-            fired = self._run(some, tell)
-            if fired is None:
-                fired = self._store.fire_definitions(some)
-                tell(fired)
+                take(fired.started)
             started.update(each.definition.id for each in fired.started)
             return fired
 
-        def fail(firing: Firing, error: Exception) -> None:
-            failed.add(firing.definition.id)
-            self._leave_failed(firing.definition, error)
-
-        answers = write_in_halves(firings, write, fail)
-        busy = set().union(*(answer.busy for answer in answers))
-        won = set().union(*(answer.done for answer in answers))
+        written = write_each(firings, write, id_of=attrgetter("definition.id"))
+        won = set().union(*written.done)
         for definition in (firing.definition for firing in firings):
             # Nearly always there are none: the hashes of ids take long.
-            if busy and definition.id in busy:
+            if written.busy and definition.id in written.busy:
                 self._leave_busy(definition)
-            elif not failed or definition.id not in failed:
+            elif written.failed and definition.id in written.failed:
+                self._leave_failed(definition, written.failed[definition.id])
+            else:
                 self._aside.forget(_key(definition))
         return [each for each in firings if each.definition.id in won], started
 
@@ -421,3 +426,112 @@ def _any_due(firings: Sequence[Firing], until: datetime) -> bool:
 
 def _has_more(firing: Firing, until: datetime) -> bool:
     return firing.next_fire_time is not None and firing.next_fire_time <= until
+
+
+# A node that starts has other things to do.
+_WALK_AFTER = timedelta(minutes=1)
+# A hundred a second, whatever there is: nobody waits for it.
+_WALK_PAGE = MOST_DISPLACED
+_WALK_PAUSE = timedelta(seconds=0.5)
+
+
+class ZoneWatch:
+    """Moves what was planned by other time zone data than this node has.
+
+    Soon after its start it walks over all definitions, page by page with pauses, since
+    the node before it may have had other data. What is due by the time it is met is
+    left to the definition scheduler, which looks itself.
+
+    Args:
+        store: Where the definitions are.
+        clock: The store's time, as this node has it.
+        settings: Say how far past the store's time a definition is due.
+        created: Called when there are new instances.
+        events: Told of what is moved.
+
+    Attributes:
+        ticker: Lets it tick.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        clock: StoreClock,
+        settings: Settings,
+        *,
+        created: Callable[[], None],
+        events: Events = LOG_ALONE,
+    ) -> None:
+        self._events = events.teller("firing")
+        self._store = store
+        self._clock = clock
+        # One of its own: whatever hangs here is not to keep others from firing.
+        self._planner = Planner(
+            store, clock.base, catch_up=settings.catch_up, jitter=settings.jitter
+        )
+        self._ahead = furthest(settings)
+        self._created = created
+        self._walk_at: timedelta | None = clock.elapsed() + _WALK_AFTER
+        self._after: Position | None = None
+        self._moved = 0
+        self.ticker = Ticker(
+            "zone watch", self.tick, interval=None, clock=clock.base, events=events
+        )
+
+    @property
+    def hanging(self) -> Set[UUID]:
+        """The definitions whose trigger hangs here."""
+        return self._planner.hanging
+
+    def tick(self) -> timedelta | None:
+        """Walk over a page, if it is time; how soon the next one is; None: never."""
+        if self._walk_at is not None and self._clock.elapsed() >= self._walk_at:
+            self._walk_at = self._walk()
+        if self._walk_at is None:
+            return None
+        return max(ZERO, self._walk_at - self._clock.elapsed())
+
+    def _walk(self) -> timedelta | None:
+        """Walk over a page; answer when the next one is; None: it was the last."""
+        self._clock.refresh()
+        page = self._store.select_definitions(after=self._after, limit=_WALK_PAGE)
+        self._move(page)
+        if page.next is not None:
+            self._after = page.next
+            return self._clock.elapsed() + _WALK_PAUSE
+        if self._moved:
+            self._events.tell(DefinitionsMoved(count=self._moved))
+        return None
+
+    def _move(self, page: Sequence[TaskDefinition]) -> None:
+        now = self._clock.now()
+        until = now + self._ahead
+        planned = self._planner.plan(
+            [each for each in page if _waits_until_after(each, until)],
+            now=now,
+            until=until,
+            failed=_leave,
+        )
+        moves = [each for each in planned.firings if _changes(each)]
+        for answer in write_in_halves(moves, self._store.fire_definitions, _leave):
+            self._moved += len(answer.done)
+            done = [each for each in moves if each.definition.id in answer.done]
+            tell_fired(self._events, done)
+        if any(each.fire_times for each in moves):
+            self._created()
+
+
+def _waits_until_after(definition: TaskDefinition, until: datetime) -> bool:
+    fire_time = definition.next_fire_time
+    # What counts from the end of a run reads no clock: once planned, it fires.
+    is_left = definition.paused or definition.trigger.waits
+    return not is_left and fire_time is not None and fire_time > until
+
+
+def _changes(firing: Firing) -> bool:
+    stays = firing.next_fire_time == firing.definition.next_fire_time
+    return bool(firing.fire_times) or not stays
+
+
+def _leave(what: object, error: Exception) -> None:
+    """Leave what cannot be moved; it is told of when it is due and cannot fire."""

@@ -1,43 +1,61 @@
-"""Loop 2, the claimer: claims what is due within its window, or starts it directly."""
+"""Loop 2, the claimer: claims what is due within its window, and lets in what comes."""
 
 from __future__ import annotations
 
+import threading
+from collections import deque
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
+from functools import partial
 from operator import attrgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from go_scheduler.clock import ZERO
-from go_scheduler.errors import StoreUnavailableError
+from go_scheduler.errors import (
+    ConflictError,
+    QueueFullError,
+    StoreError,
+    TaskDefinitionNotFoundError,
+)
+from go_scheduler.events import ClaimAnswerLost
+from go_scheduler.running.held import HeldRun
 from go_scheduler.running.start_queue import LONGEST_BACKOFF, StartQueue
 from go_scheduler.running.state import NodeState, Part
 from go_scheduler.stores.base import is_run_by
 from go_scheduler.stores.messages import (
-    Addition,
+    Claim,
     Claimant,
-    Fired,
     Firing,
     Own,
     ReadLater,
+    Release,
 )
 from go_scheduler.stores.rules import uses_slot
+from go_scheduler.ticking.retry_later import write_each
 from go_scheduler.ticking.ticker import Pace, Repeats
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence, Set
-    from uuid import UUID
+    from collections.abc import Callable, Collection, Iterator, Sequence, Set
 
-    from go_scheduler.models import TaskDefinition, TaskInstance
-    from go_scheduler.running.admission import Admission
-    from go_scheduler.running.arrivals import Arrivals
+    from go_scheduler.models import TaskInstance
     from go_scheduler.running.calling.waiters import Waiters
     from go_scheduler.running.calling.workers import Workers
     from go_scheduler.running.recovery import Presence
     from go_scheduler.running.result_writer import ResultWriter
+    from go_scheduler.running.withdrawing import Watch
+
+DirectStart: TypeAlias = (
+    "tuple[Claimant | None, Callable[[Sequence[TaskInstance]], None]]"
+)
+"""As ``Claimer.directly`` answers it."""
 
 _STEP = timedelta(milliseconds=100)
 _BATCH = 500
 _SMALL_BATCH = 100
+_PAGE = 500
+# For so long the store may still be at work on a claim whose answer was lost.
+_MAY_STILL_COME = timedelta(seconds=5)
 
 
 def longest_between_claims(pace: Pace) -> timedelta:
@@ -64,7 +82,6 @@ class Subscription(Part):
         self.queues = queues
         self._claimer = claimer
         self._workers = claimer.workers
-        self._window = state.settings.runner_window
         self._pause = state.pace.window / 2
         self._longest_pause = longest_between_claims(state.pace)
         self.claimed_at = ZERO
@@ -164,9 +181,9 @@ class Subscription(Part):
         """
         if not self._workers.ready():
             return 0, True
-        since = self._clock.elapsed() - self._window
+        since = self._clock.elapsed() - self._pace.window
         recently = self._claimer.writer.written_since(since)
-        coming = self._in_flight.count
+        coming = self._claimer.in_flight
         due = self._workers.free(self.queues, recently) - coming
         ahead = self._workers.ahead(self.queues) - coming
         if ahead <= 0:
@@ -225,20 +242,26 @@ class Claimer(Part):
     claims and starts it as well. That is so only while there are workers free for it
     and nothing else is left to be claimed; else a claim says what is next, and where.
 
+    What the store gives is let in at once, or on a thread of its own: whoever creates
+    an instance may be within a request, whose context is not the handler's. And while
+    many instances are read, the next claim is sent. What a claim has taken whose answer
+    was lost is not known here, and given back.
+
     Args:
         state: What the node's parts share.
         writer: Writes what becomes of runs.
         workers: Take what is claimed.
-        admission: Keeps out what is not to be called here.
-        start_queue: Takes what is admitted.
-        arrivals: Let in many, while the next claim is sent.
+        start_queue: Takes what has come.
         presence: Says which lapsed claims may be taken over.
 
     Attributes:
         writer: As given.
         workers: As given.
         presence: As given.
+        in_flight: How many instances the store may have given, or has, and are not held
+            yet.
         ticker: Lets it tick.
+        arriving: Lets in what comes, on a thread of its own.
     """
 
     def __init__(
@@ -247,17 +270,13 @@ class Claimer(Part):
         *,
         writer: ResultWriter,
         workers: Workers | Waiters,
-        admission: Admission,
         start_queue: StartQueue,
-        arrivals: Arrivals,
         presence: Presence,
     ) -> None:
         super().__init__(state)
         self.writer = writer
         self.workers = workers
-        self._admission = admission
         self._start_queue = start_queue
-        self._arrivals = arrivals
         self.presence = presence
         self._longest_pause = longest_between_claims(self._pace)
         self._starts_directly = True
@@ -269,6 +288,14 @@ class Claimer(Part):
             self._longest_pause,
             longest_backoff=LONGEST_BACKOFF,
         )
+        # Held by whoever looks whether there is room; a signal handler may create
+        # something in the thread that has it.
+        self._lock = threading.RLock()
+        self.in_flight = 0
+        self._lost_at: timedelta | None = None
+        self._inbox: deque[tuple[Sequence[TaskInstance], Watch]] = deque()
+        self._closed = False
+        self.arriving = state.ticker("arrivals", self._let_in)
         state.room_made.connect(self.fill)
         state.work_found.connect(self.look)
 
@@ -289,13 +316,13 @@ class Claimer(Part):
 
         There are none if it is not known what has been claimed.
         """
-        if self._arrivals.are_unknown:
-            return -self._in_flight.count
+        if self._lost_at is not None:
+            return -self.in_flight
         free = min(
             sum(each.free for each in self._subscriptions if queue in each.queues)
             for queue in queues
         )
-        return free - self._in_flight.count
+        return free - self.in_flight
 
     def stop_starting(self) -> None:
         """Start nothing directly any more; what is under way is not waited for."""
@@ -326,12 +353,11 @@ class Claimer(Part):
 
     def tick(self) -> timedelta | None:
         """Claim a batch of each set, if it is time to; answer when to do so again."""
-        self._admission.begin()
         try:
             self._clock.refresh()
             self._give_back_overdue()
             due = [each for each in self._subscriptions if each.is_time()]
-            if due and self._arrivals.give_back_unknown():
+            if due and self.give_back_unknown():
                 for each in self._subscriptions:
                     each.repeat()
             began = self._clock.elapsed()
@@ -376,7 +402,7 @@ class Claimer(Part):
                 each: Own(shards=shares.of_claiming(each), others=others)
                 for each in queues
             }
-        with self._arrivals.asking() as watch:
+        with self._asking() as watch:
             sent = self._clock.elapsed()
             instances = self._store.claim_instances(
                 replace(self._state.claimant, queues=queues, own=own),
@@ -389,11 +415,11 @@ class Claimer(Part):
             self._contact.made()
             self._pace.took(self._clock.elapsed() - sent)
             # Two are in flight at most: this one, and the next that is sent meanwhile.
-            if isinstance(instances, ReadLater) and not self._in_flight.count:
-                self._arrivals.add(instances, watch)
+            if isinstance(instances, ReadLater) and not self.in_flight:
+                self._add(instances, watch)
             else:
                 # They may be read only here, and may not be readable.
-                self._arrivals.let_in(instances, watch)
+                self._start_queue.take(instances, watch)
         return instances
 
     def knows_to_come(self, instances: Sequence[TaskInstance]) -> bool:
@@ -407,126 +433,155 @@ class Claimer(Part):
             and last.due_at > self._clock.now() + self._start_queue.lead
         )
 
-    def put(
-        self,
-        firing: Firing,
-        created: Callable[[TaskDefinition, bool], None],
-    ) -> TaskDefinition | None:
-        """Put a definition that is due, and run it.
-
-        Args:
-            firing: As for ``Store.put_definitions``.
-            created: Told before it runs of the definition, as it was put, and whether
-                it was started.
-
-        Returns:
-            The definition, as it was put; None: it was not, or nobody knows.
-        """
-        claimant = self.presence.claimant
-        if not is_run_by(firing.definition, claimant):
-            return None
-        if not self._begin(1, {firing.definition.queue}):
-            return None
-        try:
-            with self._arrivals.asking() as watch:
-                answer = self._store.put_definitions(
-                    [firing.definition], firings=[firing], claimant=claimant
-                )
-                [put] = answer.definitions
-                created(put, bool(answer.started))
-                if answer.started:
-                    self._arrivals.add(answer.started, watch)
-        except StoreUnavailableError:
-            # Puts by themselves are tried again, and say what there is to say.
-            return None
-        finally:
-            self._in_flight.end(1)
-        return put
-
-    def fire(
-        self, firings: Sequence[Firing], told: Callable[[Fired], None]
-    ) -> Fired | None:
-        """Fire definitions, and run what they make; on a thread of the node's own.
-
-        Args:
-            firings: As for ``Store.fire_definitions``.
-            told: Told of the answer before any of it runs.
-
-        Returns:
-            As ``Store.fire_definitions``; None: nothing was fired.
-        """
+    def firing(self, firings: Sequence[Firing]) -> AbstractContextManager[DirectStart]:
+        """As ``directly``, of firings; on a thread of the node's own."""
         now, claimant = self._clock.now(), self.presence.claimant
         may_start = all(_may_start(each, claimant, now) for each in firings)
         queues = {each.definition.queue for each in firings}
-        if not (may_start and self._begin(len(firings), queues)):
-            return None
-        try:
-            with self._arrivals.asking() as watch:
-                fired = self._store.fire_definitions(firings, claimant=claimant)
-                told(fired)
-                self._arrivals.let_in(fired.started, watch)
-        finally:
-            self._in_flight.end(len(firings))
-        return fired
+        return self.directly(len(firings) if may_start else 0, queues, here=True)
 
-    def add(
-        self,
-        definition_id: UUID,
-        additions: Sequence[Addition],
-        created: Callable[[Sequence[TaskInstance]], None],
-        *,
-        queue: str | None,
-    ) -> Sequence[TaskInstance] | None:
-        """Add instances, and run them if they are due.
+    @contextmanager
+    def directly(
+        self, count: int, queues: Collection[str], *, here: bool = False
+    ) -> Iterator[DirectStart]:
+        """Let a write start what it makes and is due, if there is room for it here.
 
         Args:
-            definition_id: Of which definition.
-            additions: What to add.
-            created: Told of the answer before any of it runs.
-            queue: The queue of the definition; None: it may be any.
+            count: How much it makes at most; zero: it is not to start anything.
+            queues: In which queues.
+            here: Whether what was started is taken on this thread.
 
         Returns:
-            As ``Store.add_instances``; None: nothing was added.
-
-        Raises:
-            TaskDefinitionNotFoundError: There is no such definition.
+            The claimant for the write, None if it is not to start anything; and what
+            takes the instances that were started.
         """
-        now = self._clock.now()
-        are_due = all(each.execute_at(now) <= now for each in additions)
-        claimant = self.presence.claimant
-        queues = claimant.queues if queue is None else (queue,)
-        if not (are_due and self._begin(len(additions), queues)):
-            return None
-        ids = {each.id for each in additions}
+        if not (count and self._begin(count, queues)):
+            yield None, _take_nothing
+            return
         try:
-            with self._arrivals.asking() as watch:
-                added = self._store.add_instances(
-                    definition_id, additions, claimant=claimant
-                )
-                created(added)
-                mine = [
-                    each
-                    for each in added
-                    if each.id in ids and each.claimed_by == claimant.node
-                ]
-                if mine:
-                    self._arrivals.add(mine, watch)
+            with self._asking() as watch:
+                take = self._start_queue.take if here else self._add
+                yield self.presence.claimant, partial(take, watch=watch)
         finally:
-            self._in_flight.end(len(additions))
-        if len(mine) < len(additions):
-            self.look()
-        return added
+            self._coming(-count)
+
+    def give_back_late(self, reason: str) -> None:
+        """Give back what has come too late to be let in."""
+        if self.arriving.ended:
+            self._take_in(partial(self._release_all, reason=reason))
+
+    def give_back_unknown(self) -> bool:
+        """Give back what was claimed by calls whose answer was lost; true if any."""
+        # In this order: none comes under way once an answer is lost.
+        if self._lost_at is None or self.in_flight:
+            return False
+        self._events.begin()
+        # Before the list is asked for: what comes behind it is not in it.
+        has_come = self._clock.elapsed() - self._lost_at >= _MAY_STILL_COME
+        unknown = self._list_unknown()
+        releases = [Release(claim=claim) for claim in unknown]
+        written = write_each(releases, self._store.release_instances)
+        if unknown:
+            lost = ClaimAnswerLost(node=self._state.node, count=len(unknown))
+            self._events.tell(lost)
+        if has_come and not (written.failed or written.busy):
+            self._lost_at = None
+        return bool(unknown)
+
+    def close(self) -> None:
+        """Leave it to whoever adds more to give that back."""
+        self._closed = True
+        self._give_back()
 
     def _begin(self, count: int, queues: Collection[str]) -> bool:
         """Begin if so many can run at once; false: it is not to be."""
-        with self._in_flight.lock:
+        with self._lock:
             # Noted first: whoever looks for lost answers sees it, or this sees that one
             # is lost.
-            self._in_flight.add(count)
+            self._coming(count)
             begins = self._starts_directly and self.free(queues) >= 0
             if not begins:
-                self._in_flight.end(count)
+                self._coming(-count)
             return begins
+
+    def _coming(self, count: int) -> None:
+        """Note that so many more may come; below zero: are held, or have not come."""
+        with self._lock:
+            self.in_flight += count
+
+    @contextmanager
+    def _asking(self) -> Iterator[Watch]:
+        """Ask the store for instances, and let in what it gives.
+
+        What is edited meanwhile is noted, and that an answer was lost, or not let in.
+        """
+        watch = self._start_queue.withdrawing.watch()
+        try:
+            yield watch
+        except (ConflictError, QueueFullError, TaskDefinitionNotFoundError):
+            raise
+        except BaseException:
+            self._lost_at = self._clock.elapsed()
+            raise
+
+    def _add(self, instances: Sequence[TaskInstance], watch: Watch) -> None:
+        """Take what the store has given, to be let in soon.
+
+        Args:
+            instances: They may be read from their rows when they are let in.
+            watch: What is edited since they were asked for.
+        """
+        self._coming(len(instances))
+        self._inbox.append((instances, watch))
+        self.arriving.wake()
+        if self._closed:
+            self._give_back()
+
+    def _let_in(self) -> None:
+        self._take_in(self._start_queue.take)
+
+    def _take_in(self, take: Callable[[Sequence[TaskInstance], Watch], None]) -> None:
+        while self._inbox:
+            instances, watch = self._inbox.popleft()
+            try:
+                take(instances, watch)
+            except BaseException:
+                self._lost_at = self._clock.elapsed()
+                raise
+            finally:
+                self._coming(-len(instances))
+
+    def _release_all(
+        self, instances: Sequence[TaskInstance], _: Watch, *, reason: str
+    ) -> None:
+        for each in instances:
+            self.writer.release(HeldRun(each, self._defaults), reason)
+
+    def _give_back(self) -> None:
+        """Give back what nobody else does any more, in whatever thread has found it."""
+        while self._inbox:
+            # Another thread may be at it.
+            with suppress(IndexError):
+                instances, _ = self._inbox.popleft()
+                self._coming(-len(instances))
+                # Else the claims lapse.
+                with suppress(StoreError):
+                    self._store.release_instances(
+                        [Release(claim=Claim.of(each)) for each in instances]
+                    )
+
+    def _list_unknown(self) -> Sequence[Claim]:
+        # Before the list is read: what ends meanwhile is in both or in neither, and
+        # only the thread that claims comes here.
+        known = {*self._held.claims(), *self.writer.claims()}
+        unknown: list[Claim] = []
+        list_claimed = partial(self._store.list_claimed, self._state.node, limit=_PAGE)
+        page = list_claimed(after=None)
+        while page:
+            claims = [Claim.of(each) for each in page]
+            unknown += [each for each in claims if each not in known]
+            page = list_claimed(after=page[-1])
+        return unknown
 
     def _serve(self, subscriptions: tuple[Subscription, ...]) -> None:
         self._subscriptions = subscriptions
@@ -536,6 +591,10 @@ class Claimer(Part):
         """Give back what has found no worker for longer than a window."""
         for run in self._held.due(before=self._clock.elapsed() - self._pace.window):
             self.writer.give_back(run, "no worker has been free for it")
+
+
+def _take_nothing(_: Sequence[TaskInstance]) -> None:
+    """Nothing was started."""
 
 
 def _may_start(firing: Firing, claimant: Claimant, now: datetime) -> bool:

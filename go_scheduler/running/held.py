@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from go_scheduler.models import TaskInstance
+    from go_scheduler.running.defaults import Defaults
 
 
 class HeldRun:
@@ -37,24 +38,12 @@ class HeldRun:
         begun: Whether nothing stands between this and the call of its handler.
     """
 
-    def __init__(
-        self,
-        instance: TaskInstance,
-        *,
-        expire_after: timedelta,
-        timeout: timedelta | None = None,
-    ) -> None:
-        assert instance.expires_at is not None
-        self.instance = instance
+    def __init__(self, instance: TaskInstance, defaults: Defaults) -> None:
         self.claim = Claim.of(instance)
-        self._default = expire_after
-        self.expire_after = instance.definition.expire_after or expire_after
-        self.allowed = self.expire_after
-        self._timeout = timeout
-        self.timeout = instance.definition.timeout or timeout
+        self._defaults = defaults
+        self.start(instance)
         self._handing_on = False
         self.timed_out = False
-        self.expires_at: datetime = instance.expires_at
         self.lost = False
         self.joined = False
         self.cancel_requested = instance.cancel_requested
@@ -81,13 +70,13 @@ class HeldRun:
         return True
 
     def start(self, instance: TaskInstance) -> HeldRun:
-        """Note that its start has been recorded, and what the instance is by now."""
+        """Note what the instance is by now, as when its start has been recorded."""
         assert instance.expires_at is not None
         self.instance = instance
-        self.expires_at = instance.expires_at
-        self.expire_after = instance.definition.expire_after or self._default
+        self.expires_at: datetime = instance.expires_at
+        self.expire_after = self._defaults.expire_after_of(instance)
         self.allowed = self.expire_after
-        self.timeout = instance.definition.timeout or self._timeout
+        self.timeout = self._defaults.timeout_of(instance)
         return self
 
     def begin(
@@ -166,6 +155,11 @@ class HeldRun:
         return self._complete(self, connection)
 
 
+# So many of one definition may hang at least, and at most a share of all that may.
+_LEAST_EACH = 3
+_SHARE = 8
+
+
 class Held:
     """The runs of a node that have not ended.
 
@@ -175,13 +169,21 @@ class Held:
     enters its next stage before it leaves the last, so that it is never in none. Of
     what runs some may *hang*, and of these some be set *apart*: they keep no worker.
 
-    Those that wait also stand in an agenda, of the start queue or of its timer.
+    Those that wait also stand in an agenda of the start queue.
+
+    Args:
+        spares: The most handlers that may hang here without costing a worker.
 
     Attributes:
         hung_runs: What hangs; ``hung()`` answers a copy, for whoever goes over it.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, spares: int = 1) -> None:
+        self._spares = spares
+        # So many of one definition, and no further run of it begins here.
+        self._enough = max(1, min(max(_LEAST_EACH, spares // _SHARE), spares - 1))
+        # Runs that were begun by then may need more, but must leave as many to others.
+        self._most_of_one = max(self._enough, spares - self._enough)
         # Dictionaries for their order: the first is the one that has been there
         # longest.
         self._waiting: dict[HeldRun, object] = {}
@@ -273,9 +275,36 @@ class Held:
         """Say that a called run is presumed hung."""
         self._mark(run, self.hung_runs)
 
+    @property
+    def are_spares_used_up(self) -> bool:
+        """Whether no further run that hangs may be set apart."""
+        return len(self._apart) >= self._spares
+
+    def keeping(self) -> Sequence[HeldRun]:
+        """Those that hang and keep a worker."""
+        return [run for run in self.hung() if run not in self._apart]
+
     def set_apart(self, run: HeldRun) -> bool:
-        """Say that a called run keeps no worker any more; false: it has come back."""
+        """Let a run that hangs keep no worker any more.
+
+        Returns:
+            Whether another worker may take its place: there are spares, and it has not
+            come back.
+        """
+        same = _count_of(run.instance, self.apart())
+        if self.are_spares_used_up or same >= self._most_of_one:
+            return False
         return self._mark(run, self._apart)
+
+    def refusal(self, instance: TaskInstance) -> str | None:
+        """Why an instance is left to other nodes, if it is."""
+        # All together first: this is asked of every instance.
+        if len(self.hung_runs) < self._enough:
+            return None
+        if _count_of(instance, self.hung()) < self._enough:
+            return None
+        definition = instance.definition
+        return f"{self._enough} runs of {definition.name or definition.id} hang here"
 
     def has(self, run: HeldRun) -> bool:
         """Whether it has not ended."""
@@ -300,6 +329,11 @@ class Held:
         return False
 
 
+def _count_of(instance: TaskInstance, runs: Iterable[HeldRun]) -> int:
+    of = instance.definition.id
+    return sum(run.instance.definition.id == of for run in runs)
+
+
 def _count_in(queues: Collection[str], stage: dict[HeldRun, object]) -> int:
     return sum(run.instance.definition.queue in queues for run in stage.copy())
 
@@ -322,57 +356,3 @@ def _take(run: HeldRun, stage: dict[HeldRun, object]) -> bool:
 
 
 _ABSENT = object()
-
-
-_LEAST_EACH = 3
-_SHARE = 8
-
-
-class Spares:
-    """How many handlers may hang on a node without costing it a worker.
-
-    Args:
-        held: The node's runs.
-        most: The most of them.
-    """
-
-    def __init__(self, held: Held, *, most: int) -> None:
-        self._held = held
-        self._most = most
-        # So many of one definition, and no further run of it begins here.
-        self._enough = max(1, min(max(_LEAST_EACH, most // _SHARE), most - 1))
-        # Runs that were begun by then may need more, but must leave as many to others.
-        self._most_of_one = max(self._enough, most - self._enough)
-
-    @property
-    def used_up(self) -> bool:
-        """Whether there is none left."""
-        return len(self._held.apart()) >= self._most
-
-    @property
-    def unreplaced(self) -> Sequence[HeldRun]:
-        """Those of them that still keep a worker."""
-        hung, apart = self._held.hung(), self._held.apart()
-        return [run for run in hung if run not in apart]
-
-    def take(self, run: HeldRun) -> bool:
-        """Let another worker take the place of a run that hangs; false: none may."""
-        same = [each for each in self._held.apart() if _are_of_one(each, run.instance)]
-        if self.used_up or len(same) >= self._most_of_one:
-            return False
-        return self._held.set_apart(run)
-
-    def refusal(self, instance: TaskInstance) -> str | None:
-        """Why an instance is left to other nodes, if it is."""
-        # All together first: this is asked of every instance.
-        if len(self._held.hung_runs) < self._enough:
-            return None
-        same = sum(_are_of_one(run, instance) for run in self._held.hung())
-        if same < self._enough:
-            return None
-        definition = instance.definition
-        return f"{self._enough} runs of {definition.name or definition.id} hang here"
-
-
-def _are_of_one(run: HeldRun, instance: TaskInstance) -> bool:
-    return run.instance.definition.id == instance.definition.id

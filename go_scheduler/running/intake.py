@@ -14,11 +14,12 @@ from go_scheduler.handlers.registry import (
     HandlerRegistry,
     find_handler,
 )
-from go_scheduler.models import Silence, Stage, TaskDefinition, TaskInstance
+from go_scheduler.models import Outcome, Silence, Stage, TaskDefinition, TaskInstance
 from go_scheduler.running.outcomes import (
     Decision,
+    cancelled,
+    ends_uncalled,
     fell_silent,
-    not_called,
     not_run,
     runs_before,
 )
@@ -256,14 +257,16 @@ def judge(
         asked: What triggers have answered for others of its batch.
     """
     runs, silence = runs_before(instance), instance.silence
-    if silence is not None and not instance.cancel_requested:
+    if instance.cancel_requested:
+        return cancelled(instance, now=now)
+    if silence is not None:
         error = _how_silent(instance, silence, defaults)
         return fell_silent(instance, error, defaults, now=now)
     # Every policy allows a first run.
-    if runs or instance.cancel_requested:
-        decision = not_called(instance, defaults, now=now)
-        if decision is not None:
-            return decision
+    if runs and not defaults.retry_of(instance).allows(runs):
+        # A start is recorded before the call, which may never have come to be.
+        error = instance.error or f"none of {runs} recorded starts came to an end"
+        return ends_uncalled(instance, Outcome.FAILED, error, now=now)
     reason = _not_callable(instance, handler) or refusal
     if reason is not None:
         delay = _FIRST_DELAY * 2 ** min(instance.attempt - 1, _MOST_DOUBLED)

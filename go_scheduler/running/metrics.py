@@ -20,12 +20,11 @@ from go_scheduler.models.counts import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from go_scheduler.running.state import NodeState
     from go_scheduler.stores.messages import Firing
 
-_COMPLETED = Outcome.COMPLETED
 _PERIOD = timedelta(seconds=10)
 # Further ones stand together, so that what is shown of them is bounded.
 MOST_NAMES = 200
@@ -62,7 +61,7 @@ class Metrics:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._period: defaultdict[_Key, _Counts] = defaultdict(_Counts)
-        self._totals: defaultdict[_Key, _Counts] = defaultdict(_Counts)
+        self._totals: dict[_Key, Counts] = {}
         self._at = _LONG_AGO
         self._until = _LONG_AGO
         self._wanted = math.inf
@@ -71,7 +70,7 @@ class Metrics:
             _Window(timedelta(hours=1), MINUTE),
             _Window(timedelta(days=1), timedelta(minutes=15)),
         )
-        self._minutes: dict[datetime, defaultdict[str, _Counts]] = {}
+        self._minutes: dict[datetime, dict[str, QueueStats]] = {}
         self._taken: set[datetime] = set()
 
     def watch(self, wanted: timedelta) -> None:
@@ -104,12 +103,8 @@ class Metrics:
                 seconds = took.total_seconds()
                 counts.took[bisect_left(BOUNDS_IN_SECONDS, seconds)] += 1
                 counts.seconds_taken += seconds
-            if outcome is _COMPLETED:
-                # By far the most: the hash of an outcome costs as much as all else.
-                counts.completed += 1
-            else:
-                how = RETRIED if outcome is None else outcome.value
-                counts.ended[how] = counts.ended.get(how, 0) + 1
+            how = RETRIED if outcome is None else outcome.value
+            counts.ended[how] = counts.ended.get(how, 0) + 1
 
     def fired(self, firings: Sequence[Firing]) -> None:
         """Count the instances that firings have made."""
@@ -122,7 +117,7 @@ class Metrics:
         """What was counted since the beginning."""
         with self._lock:
             self._fold()
-            return [each.counts(*key) for key, each in self._totals.items()]
+            return [*self._totals.values()]
 
     def look(self, now: datetime) -> None:
         """Go on to this time of the store's; to be called every few seconds."""
@@ -158,11 +153,7 @@ class Metrics:
                 self._fold()
             over = {at for at in self._minutes if last or at + MINUTE <= self._at}
             self._taken = over
-            return [
-                counts.stats(at, queue)
-                for at in sorted(over)
-                for queue, counts in self._minutes[at].items()
-            ]
+            return [each for at in sorted(over) for each in self._minutes[at].values()]
 
     def put_back(self) -> None:
         """Have the next take include the last one again: it could not be written."""
@@ -192,77 +183,60 @@ class Metrics:
         if not self._period or self._at == _LONG_AGO:
             return
         period, self._period = self._period, defaultdict(_Counts)
-        for of, counts in period.items():
-            is_known = of in self._totals or len(self._totals) < MOST_NAMES
-            self._totals[of if is_known else OTHERS].add(counts)
-        ran = {key: counts for key, counts in period.items() if counts.ran}
-        if not ran:
-            return
-        late = _sum([counts.late for counts in ran.values()])
-        for window in self._windows:
-            window.add(self._at, late)
-        minute = _floor(self._at, MINUTE)
-        queues = self._minutes.setdefault(minute, defaultdict(_Counts))
-        for (queue, _), counts in ran.items():
-            queues[queue].add(counts)
+        minute, late = _floor(self._at, MINUTE), _NOTHING
+        for (queue, name), counted in period.items():
+            counts = counted.counts(queue, name)
+            key = queue, name
+            if key not in self._totals and len(self._totals) >= MOST_NAMES:
+                key = OTHERS
+            before = self._totals.get(key, Counts(queue=key[0], name=key[1]))
+            self._totals[key] = before + counts
+            late = _sum([late, counted.late])
+            if counts.ended or any(counted.late):
+                queues = self._minutes.setdefault(minute, {})
+                stats = queues.get(queue, QueueStats(at=minute, queue=queue))
+                queues[queue] = stats + _stats(minute, counts)
+        if any(late):
+            for window in self._windows:
+                window.add(self._at, late)
 
 
 class _Counts:
-    """What was counted of a queue."""
+    """What is counted of a queue and a name in one period."""
 
     def __init__(self) -> None:
         self.fired = 0
         self.seconds_late = 0.0
         self.seconds_taken = 0.0
         self.took = [0] * _BUCKETS
-        self.completed = 0
         self.ended: dict[str, int] = {}
         self.late = [0] * (_BUCKETS + 1)
 
-    @property
-    def ran(self) -> bool:
-        """Whether anything began or ended."""
-        return bool(self.completed or self.ended or any(self.late))
-
-    def add(self, other: _Counts) -> None:
-        """Count what another has counted as well."""
-        self.fired += other.fired
-        self.completed += other.completed
-        self.seconds_late += other.seconds_late
-        self.seconds_taken += other.seconds_taken
-        self.took = [a + b for a, b in zip(self.took, other.took, strict=True)]
-        self.late = _sum([self.late, other.late])
-        for how, count in other.ended.items():
-            self.ended[how] = self.ended.get(how, 0) + count
-
-    def stats(self, at: datetime, queue: str) -> QueueStats:
-        """The same, as the store keeps it: the lateness in twelve buckets."""
-        lateness = [0] * _BUCKETS
-        for bucket, count in enumerate(self.late[:-1]):
-            lateness[_KEPT[bisect_left(_KEPT, bucket)]] += count
-        return QueueStats(
-            at=at,
-            queue=queue,
-            ended=self._by_outcome(),
-            lateness=Histogram(counts=tuple(lateness)),
-        )
-
     def counts(self, queue: str, name: str | None) -> Counts:
-        """The same, as it is shown while it grows."""
+        """The same, as it is shown."""
         return Counts(
             queue=queue,
             name=name,
             fired=self.fired,
-            ended=self._by_outcome(),
+            ended=self.ended,
             lateness=Histogram(counts=tuple(self.late[:-1])),
             late=timedelta(seconds=self.seconds_late),
             durations=Histogram(counts=tuple(self.took)),
             took=timedelta(seconds=self.seconds_taken),
         )
 
-    def _by_outcome(self) -> Mapping[str, int]:
-        done = {_COMPLETED.value: self.completed} if self.completed else {}
-        return {**done, **self.ended}
+
+def _stats(at: datetime, counts: Counts) -> QueueStats:
+    """The same, as the store keeps it: the lateness in twelve buckets."""
+    lateness = [0] * _BUCKETS
+    for bucket, count in enumerate(counts.lateness.counts):
+        lateness[_KEPT[bisect_left(_KEPT, bucket)]] += count
+    return QueueStats(
+        at=at,
+        queue=counts.queue,
+        ended=counts.ended,
+        lateness=Histogram(counts=tuple(lateness)),
+    )
 
 
 class _Window:

@@ -235,34 +235,9 @@ def left_behind(run: EndedRun, error: str) -> Decision | Release:
     return Release(claim=run.claim, reason=kept_text(error))
 
 
-def not_called(
-    instance: TaskInstance, defaults: Defaults, *, now: datetime
-) -> Decision | None:
-    """What follows for a claimed instance if its handler is not to be called at all.
-
-    Args:
-        instance: The instance, claimed or started.
-        defaults: What holds for definitions that do not say.
-        now: The store's time.
-
-    Returns:
-        None: it may be called.
-    """
-    runs = runs_before(instance)
-    if instance.cancel_requested:
-        outcome, error = Outcome.CANCELLED, None
-    elif not defaults.retry_of(instance).allows(runs):
-        outcome = Outcome.FAILED
-        # A start is recorded before the call, which may never have come to be.
-        error = instance.error or f"none of {runs} recorded starts came to an end"
-    else:
-        return None
-    return _ends_uncalled(instance, outcome, error, now=now)
-
-
 def cancelled(instance: TaskInstance, *, now: datetime) -> Decision:
     """What follows for an instance that was cancelled before it was called."""
-    return _ends_uncalled(instance, Outcome.CANCELLED, None, now=now)
+    return ends_uncalled(instance, Outcome.CANCELLED, None, now=now)
 
 
 def fell_silent(
@@ -278,7 +253,7 @@ def fell_silent(
     """
     runs, retry = runs_before(instance), defaults.retry_of(instance)
     if not retry.allows(runs):
-        return _ends_uncalled(instance, Outcome.FAILED, error, now=now)
+        return ends_uncalled(instance, Outcome.FAILED, error, now=now)
     expire_after = defaults.expire_after_of(instance)
     retry_in = retry.retry_in(
         instance_id=instance.id,
@@ -297,9 +272,10 @@ def fell_silent(
     )
 
 
-def _ends_uncalled(
+def ends_uncalled(
     instance: TaskInstance, outcome: Outcome, error: str | None, *, now: datetime
 ) -> Decision:
+    """What follows for an instance that ends so, and is not to be called."""
     next_fire_time, trigger_error = _next_fire_time(instance.definition, now)
     record = RunOutcome(
         claim=Claim.of(instance),
@@ -320,7 +296,7 @@ def not_run(instance: TaskInstance, reason: str, *, now: datetime) -> Decision:
     if runs_before(instance):
         outcome = Outcome.FAILED
         reason = f"not run again: {reason}\n\n{instance.error or _NO_END}"
-    return _ends_uncalled(instance, outcome, reason, now=now)
+    return ends_uncalled(instance, outcome, reason, now=now)
 
 
 def runs_before(instance: TaskInstance) -> int:

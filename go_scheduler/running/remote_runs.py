@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
@@ -27,13 +27,13 @@ from go_scheduler.running.defaults import GRACE, Defaults
 from go_scheduler.running.outcomes import Decision, EndedRun, Failure, is_completed_by
 from go_scheduler.running.result_writer import end_events, failure_event, trigger_event
 from go_scheduler.stores.filters import Filter, Order
-from go_scheduler.stores.messages import Claim, Release, Renewal, RunOutcome
+from go_scheduler.stores.messages import Claim, Release, Renewal
 from go_scheduler.stores.rules import uses_slot
-from go_scheduler.ticking.retry_later import Written, write_each
+from go_scheduler.ticking.retry_later import Written, each_instance_once, write_each
 from go_scheduler.triggers.base import utc
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
     from uuid import UUID
 
     from go_scheduler.running.metrics import Count
@@ -203,11 +203,9 @@ class HandedOut:
 
 
 def ended_run(
-    claim: Claim, instance: TaskInstance | None, *, defaults: Defaults, now: datetime
-) -> EndedRun | None:
-    """What is known of a run that is over now; None: its instance is gone."""
-    if instance is None:
-        return None
+    claim: Claim, instance: TaskInstance, *, defaults: Defaults, now: datetime
+) -> EndedRun:
+    """What is known of a run that is over now."""
     # When an earlier run began nobody knows any more.
     started_at = min(now, instance.started_at or now)
     if instance.attempt != claim.attempt:
@@ -236,53 +234,40 @@ def _renewal_of(each: Extending, lease: timedelta) -> Renewal:
     )
 
 
-def known_of(each: Success | Failing) -> TaskInstance | None:
-    """What was run, unless it is to be read: only the store knows who has it."""
-    if isinstance(each, Failing) and each.worker is not None:
-        return None
-    return each.instance
-
-
-def is_others(instance: TaskInstance, failing: Failing) -> bool:
-    """Whether another worker has accepted the run than the one that has failed."""
-    if failing.worker is None or instance.accepted_at is None:
+def _decide(run: EndedRun, ended: Success | Failing) -> Decision | bool:
+    """What follows from an end, or the answer if nothing is to be written."""
+    instance = run.instance
+    if isinstance(ended, Success):
+        if instance.outcome is Outcome.COMPLETED:
+            return is_completed_by(instance, ended.claim)
+        return outcomes.completed(run, result=ended.result)
+    accepted_by = None if instance.accepted_at is None else instance.worker
+    if ended.worker is not None and accepted_by not in (None, ended.worker):
         return False
-    return instance.worker not in (None, failing.worker)
+    error = kept_text(ended.error)
+    failure = Failure(error, is_final=not ended.retry, retry_in=ended.retry_in)
+    return outcomes.raised(run, failure)
 
 
-Given = TypeVar("Given", Success, Failing, Extending)
+def _worker_of(ended: Success | Failing) -> str | None:
+    return ended.worker if isinstance(ended, Failing) else None
+
+
+def _claim_of(given: tuple[int, Success | Failing | Extending]) -> Claim:
+    return given[1].claim
+
+
 Came = TypeVar("Came")
 
 
-def _refused(
-    records: Mapping[int, RunOutcome | Renewal], written: Written[Any]
-) -> Mapping[int, StoreError]:
-    """By their numbers why records could not be written."""
-    refused: dict[int, StoreError] = {}
-    for number, each in records.items():
-        id = each.claim.instance_id
-        if id in written.busy:
-            refused[number] = locked(id)
-        elif (error := written.failed.get(id)) is not None:
-            if not isinstance(error, StoreError):
-                error = StoreError(shown(error))
-            refused[number] = error
-    return refused
-
-
-def each_instance_once(
-    given: Sequence[Given],
-) -> Iterable[Sequence[tuple[int, Given]]]:
-    """What was given, with its numbers, so that no batch names an instance twice."""
-    batches: list[list[tuple[int, Given]]] = []
-    seen: Counter[UUID] = Counter()
-    for number, each in enumerate(given):
-        id = each.claim.instance_id
-        if seen[id] == len(batches):
-            batches.append([])
-        batches[seen[id]].append((number, each))
-        seen[id] += 1
-    return batches
+def _refusal(written: Written[Any], id: UUID) -> StoreError | None:
+    """Why what is to become of an instance could not be written, if it could not."""
+    if id in written.busy:
+        return locked(id)
+    error = written.failed.get(id)
+    if error is None or isinstance(error, StoreError):
+        return error
+    return StoreError(shown(error))
 
 
 def the_one(answers: Sequence[Came | StoreError]) -> Came:
@@ -316,8 +301,6 @@ def tell_end(tell: Callable[[Event], None], run: EndedRun, decision: Decision) -
 
 
 _EXTENSIONS = {None: Extension.LOST, True: Extension.STOP, False: Extension.GO_ON}
-
-End = TypeVar("End", Success, Failing)
 
 
 class RemoteRuns:
@@ -353,22 +336,21 @@ class RemoteRuns:
         self._count = count
         self.now = now or store.now
 
-    def complete(self, claim: Claim, *, result: str | None = None) -> bool:
-        """Record that a run has succeeded.
-
-        Args:
-            claim: Its claim.
-            result: What came of it, of ``result_text``.
+    def end(self, ended: Success | Failing) -> bool:
+        """Record the end of a run.
 
         Returns:
-            Whether it is the one that has completed the instance, now or before.
+            Of a success, whether it is the one that has completed the instance, now or
+            before. Of a failure, whether the claim was current.
 
         Raises:
             StoreUnavailableError: Asking again may help.
         """
-        return the_one(self.complete_all([Success(claim=claim, result=result)]))
+        return the_one(self.end_all([ended]))
 
-    def complete_all(self, ended: Sequence[Success]) -> Sequence[bool | StoreError]:
+    def end_all(
+        self, ended: Sequence[Success | Failing]
+    ) -> Sequence[bool | StoreError]:
         """The same of many, by one write; nothing is read of what comes with its row.
 
         Returns:
@@ -377,99 +359,56 @@ class RemoteRuns:
         Raises:
             StoreUnavailableError: The store is away; some may have been recorded.
         """
-
-        def decide(run: EndedRun, each: Success) -> Decision | bool:
-            if run.instance.outcome is Outcome.COMPLETED:
-                return is_completed_by(run.instance, each.claim)
-            return outcomes.completed(run, result=each.result)
-
-        return self._end_all(ended, decide, lost=self._has_completed)
-
-    def fail(
-        self,
-        claim: Claim,
-        error: str,
-        *,
-        retry: bool = True,
-        retry_in: timedelta | None = None,
-    ) -> bool:
-        """Record that a run has not succeeded; what follows is the policy's.
-
-        Args:
-            claim: Its claim.
-            error: Why, for a person to read.
-            retry: Whether another run may follow; if not, the instance has failed.
-            retry_in: After how long one is to follow; None: that is the policy's.
-
-        Returns:
-            Whether the claim was current.
-
-        Raises:
-            StoreUnavailableError: Asking again may help.
-        """
-        failing = Failing(claim=claim, error=error, retry=retry, retry_in=retry_in)
-        return the_one(self.fail_all([failing]))
-
-    def fail_all(self, ended: Sequence[Failing]) -> Sequence[bool | StoreError]:
-        """The same of many, as ``complete_all``."""
-
-        def decide(run: EndedRun, each: Failing) -> Decision | bool:
-            if is_others(run.instance, each):
-                return False
-            error = kept_text(each.error)
-            failure = Failure(error, is_final=not each.retry, retry_in=each.retry_in)
-            return outcomes.raised(run, failure)
-
-        return self._end_all(ended, decide, lost=lambda each: False)
-
-    def _end_all(
-        self,
-        ended: Sequence[End],
-        decide: Callable[[EndedRun, End], Decision | bool],
-        *,
-        lost: Callable[[End], bool],
-    ) -> Sequence[bool | StoreError]:
-        """Record ends, each as it is decided.
-
-        Args:
-            ended: The ends.
-            decide: What follows from one, or the answer if nothing is to be written.
-            lost: The answer to one that was not recorded, or whose instance is gone.
-        """
         answers: dict[int, bool | StoreError] = {}
-        for batch in each_instance_once(ended):
+        for batch in each_instance_once([*enumerate(ended)], _claim_of):
             now = self.now()
-            known = {each.claim.instance_id: known_of(each) for _, each in batch}
-            unknown = [id for id, instance in known.items() if instance is None]
-            known.update(self.find_all(unknown))
+            # Of what has a worker on a bus only the store knows who has it.
+            known = {
+                each.claim.instance_id: each.instance
+                for _, each in batch
+                if each.instance is not None and _worker_of(each) is None
+            }
+            ids = {each.claim.instance_id for _, each in batch}
+            known.update(self.find_all(ids - known.keys()))
             decided: dict[int, tuple[EndedRun, Decision]] = {}
-            given = dict(batch)
             for number, each in batch:
-                instance = known[each.claim.instance_id]
-                run = ended_run(each.claim, instance, defaults=self._defaults, now=now)
-                if run is None:
-                    answers[number] = lost(each)
+                instance = known.get(each.claim.instance_id)
+                if instance is None:
+                    answers[number] = self._lost(each)
                     continue
-                decision = decide(run._replace(client=each.client), each)
+                run = ended_run(each.claim, instance, defaults=self._defaults, now=now)
+                decision = _decide(run._replace(client=each.client), each)
                 if isinstance(decision, bool):
                     answers[number] = decision
                 else:
                     decided[number] = run, decision
-            records: Mapping[int, RunOutcome] = {
-                number: each.record for number, (_, each) in decided.items()
-            }
-            written = write_each([*records.values()], self._store.finish_instances)
+            records = [decision.record for _, decision in decided.values()]
+            written = write_each(records, self._store.finish_instances)
             recorded = {id for each in written.done for id in each}
-            answers |= (refused := _refused(records, written))
             for number, (run, decision) in decided.items():
-                if run.claim.instance_id in recorded:
+                id = run.claim.instance_id
+                if id in recorded:
                     definition = run.instance.definition
                     self._count(definition, decision.record.outcome, run.ran_for)
                     tell_end(self._tell_event, run, decision)
                     answers[number] = True
-                elif number not in refused:
-                    answers[number] = lost(given[number])
+                else:
+                    refusal = _refusal(written, id)
+                    answers[number] = refusal or self._lost(ended[number])
         return [answers[number] for number in range(len(ended))]
+
+    def _lost(self, each: Success | Failing) -> bool:
+        """The answer to an end that was not recorded, or whose instance is gone.
+
+        A success has been recorded if its run has completed the instance before.
+        """
+        if isinstance(each, Failing):
+            return False
+        found = self.find(each.claim)
+        if found is None:
+            may_be_deleted = self._defaults.deletes_successes
+            return each.is_signed and may_be_deleted and each.claim.attempt == 1
+        return is_completed_by(found, each.claim)
 
     def find(self, claim: Claim) -> TaskInstance | None:
         """The instance of a claim, whoever has it; None: it is gone."""
@@ -485,47 +424,20 @@ class RemoteRuns:
         found = self._store.select(Filter(ids=ids), order=Order.ID, limit=len(ids))
         return {each.id: each for each in found}
 
-    def _has_completed(self, each: Success) -> bool:
-        """Whether its run has completed the instance, as has been said before."""
-        found = self.find(each.claim)
-        if found is None:
-            may_be_deleted = self._defaults.deletes_successes
-            return each.is_signed and may_be_deleted and each.claim.attempt == 1
-        return is_completed_by(found, each.claim)
-
-    def extend(
-        self, claim: Claim, by: timedelta, *, progress: str | None = None
-    ) -> Extension:
-        """Let a claim hold for so long from now, unless it does for longer already.
+    def extend(self, extending: Extending) -> Extension:
+        """Let a claim hold longer; on a bus, record how far its run has come.
 
         A run whose timeout has passed has failed by that: it is lost.
 
-        Args:
-            claim: The claim.
-            by: How long.
-            progress: How far its run has come, of ``progress_text``.
-
         Raises:
             StoreUnavailableError: Asking again may help.
         """
-        extending = Extending(claim=claim, by=by, progress=progress)
-        return the_one(self.extend_all([extending]))
-
-    def report(
-        self, claim: Claim, stage: Stage, *, worker: str, by: timedelta
-    ) -> Extension:
-        """Record how far a run on a bus has come, as ``Extending`` says.
-
-        Raises:
-            StoreUnavailableError: Asking again may help.
-        """
-        extending = Extending(claim=claim, by=by, stage=stage, worker=worker)
         return the_one(self.extend_all([extending]))
 
     def extend_all(
         self, extending: Sequence[Extending]
     ) -> Sequence[Extension | StoreError]:
-        """The same of many, by one write; of runs on a bus, how far they have come.
+        """The same of many, by one write.
 
         Returns:
             For each, in this order, what has come of it, or why nobody knows: a
@@ -535,7 +447,7 @@ class RemoteRuns:
             StoreUnavailableError: The store is away.
         """
         answers: dict[int, Extension | StoreError] = {}
-        for batch in each_instance_once(extending):
+        for batch in each_instance_once([*enumerate(extending)], _claim_of):
             ids = {each.claim.instance_id for _, each in batch if self._must_read(each)}
             found = self.find_all(ids)
             renewals: dict[int, Renewal] = {}
@@ -553,11 +465,9 @@ class RemoteRuns:
             answers |= self._time_out(timed_out)
             written = write_each([*renewals.values()], self._store.renew_claims)
             asked = {id: stop for each in written.done for id, stop in each.items()}
-            answers |= (refused := _refused(renewals, written))
             for number, renewal in renewals.items():
-                if number not in refused:
-                    stop = asked.get(renewal.claim.instance_id)
-                    answers[number] = _EXTENSIONS[stop]
+                id = renewal.claim.instance_id
+                answers[number] = _refusal(written, id) or _EXTENSIONS[asked.get(id)]
         return [answers[number] for number in range(len(extending))]
 
     def _must_read(self, each: Extending) -> bool:
@@ -601,7 +511,7 @@ class RemoteRuns:
         ]
         found: dict[int, Extension | StoreError] = {}
         for (number, each), answer in zip(
-            over.items(), self.fail_all(failing), strict=True
+            over.items(), self.end_all(failing), strict=True
         ):
             if answer is True:
                 timeout = self._defaults.timeout_of(each)
@@ -634,8 +544,8 @@ class RemoteRuns:
         return True
 
 
-def lets_others_run(run: Success) -> bool:
-    """Whether the end of a run may let another begin, or its definition go on."""
+def lets_others_run(run: Success | Failing) -> bool:
+    """Whether the end of a run may let it or another begin, or its definition go on."""
     if run.instance is None:
         return True
     definition = run.instance.definition

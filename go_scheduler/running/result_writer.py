@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import threading
 from collections import deque
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from operator import attrgetter
 from typing import TYPE_CHECKING, TypeVar
@@ -34,6 +34,7 @@ from go_scheduler.models import Outcome, Stage, TaskDefinition, TaskInstance
 from go_scheduler.running import outcomes
 from go_scheduler.running.calling.error_text import kept_text
 from go_scheduler.running.defaults import GRACE
+from go_scheduler.running.held import HeldRun
 from go_scheduler.running.outcomes import (
     Decision,
     EndedRun,
@@ -45,174 +46,17 @@ from go_scheduler.running.state import NodeState, Part
 from go_scheduler.stores.base import transactional
 from go_scheduler.stores.messages import Answer, Claim, Release, Renewal, RunOutcome
 from go_scheduler.stores.rules import takes_slot
-from go_scheduler.ticking.retry_later import RunsAside, write_each
+from go_scheduler.ticking.retry_later import (
+    RunsAside,
+    each_instance_once,
+    write_each,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
     from uuid import UUID
 
-    from go_scheduler.events.event_bus import Teller
     from go_scheduler.run import HandedOn
-    from go_scheduler.running.held import HeldRun
-
-
-class Freed:
-    """How many runs freed a worker, and when."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        self._lock = threading.Lock()
-        self._noted: deque[tuple[timedelta, int]] = deque()
-        self._lately = 0
-
-    def note(self, elapsed: timedelta) -> None:
-        """Note that those that have been counted were freed now."""
-        with self._lock:
-            self._noted.append((elapsed, self.count))
-            self._lately += self.count
-        self.count = 0
-
-    def since(self, elapsed: timedelta) -> int:
-        """How many were freed since then; older ones are forgotten."""
-        with self._lock:
-            while self._noted and self._noted[0][0] < elapsed:
-                self._lately -= self._noted.popleft()[1]
-            return self._lately
-
-
-class Entry:
-    """What is to be recorded of one run, until the store has taken it.
-
-    Args:
-        run: The run.
-        record: What is to be recorded of it.
-        raised: What its handler raised, if that is not all of the record's error.
-        took: How long the run took; None: its handler was not called, or nobody asks.
-    """
-
-    def __init__(
-        self,
-        run: HeldRun,
-        record: RunOutcome | Release | Renewal,
-        *,
-        raised: str | None = None,
-        took: timedelta | None = None,
-    ) -> None:
-        self.run = run
-        self.record = record
-        self.raised = raised
-        self.took = took
-        # Whether the run called complete_in before this was decided.
-        self.joined = run.joined
-        # Whether it has been sent and the answer was lost.
-        self.unsure = False
-
-
-# So many say enough, and each costs a way to the store while others wait.
-_MOST_ASKED = 10
-
-
-class Reports:
-    """Tells of entries what the store has answered.
-
-    Args:
-        state: What the node's parts share.
-        failures: Tells of runs that have failed, in a few lines of the log a second.
-
-    Attributes:
-        events: Tells of all else, in a few lines of the log for each tick.
-    """
-
-    def __init__(self, state: NodeState, failures: Teller) -> None:
-        self._store = state.store
-        self._count = state.metrics.ended
-        self._failures = failures
-        self.events = state.events.teller("running", bounded=True)
-        self._asked = 0
-        kinds = (RunEnded, InstanceRetried, InstanceFinished, DefinitionCompleted)
-        self._tells_any = any(map(self.events.wanted, kinds))
-
-    def begin(self) -> None:
-        """Begin a tick of the result writer."""
-        self.events.begin()
-        self._asked = 0
-
-    def recorded(self, entry: Entry, outcome: RunOutcome) -> None:
-        """Tell of an outcome that the store has taken."""
-        definition = entry.run.instance.definition
-        self._count(definition, outcome.outcome, entry.took)
-        if entry.joined and outcome.outcome is not Outcome.CANCELLED:
-            # It called complete_in, and its transaction has not committed.
-            failed = failure_event(entry.run.instance, Decision(outcome))
-            self._failures.tell(failed)
-        if self._tells_any:
-            self._tell(entry, outcome, completes=outcome.next_fire_time is None)
-
-    def handed_on(self, entry: Entry) -> None:
-        """Tell that a run goes on elsewhere."""
-        if self.events.wanted(InstanceHandedOn):
-            self.events.tell(InstanceHandedOn(**of_instance(entry.run.instance)))
-
-    def not_taken(self, entry: Entry, outcome: RunOutcome) -> None:
-        """Tell that a result was discarded, unless it had been recorded before.
-
-        That was by the transaction in which the run called ``complete_in``, or by an
-        earlier write whose answer was lost.
-        """
-        found, gone = None, False
-        if entry.joined or entry.unsure:
-            if self._asked == _MOST_ASKED:
-                return
-            self._asked += 1
-            found, gone = self._find(entry)
-        if (
-            found is not None
-            and entry.joined
-            and is_completed_by(found, entry.run.claim)
-        ):
-            self._tell_committed(entry, found)
-        elif entry.unsure and (
-            (gone and outcome.may_delete)
-            or (found is not None and _is_recorded(found, outcome))
-        ):
-            self.recorded(entry, outcome)
-        # That it hangs was a presumption, and has been told.
-        elif not outcome.hung:
-            self.events.tell(ResultDiscarded(**of_instance(entry.run.instance)))
-
-    def _tell_committed(self, entry: Entry, found: TaskInstance) -> None:
-        """Tell of a success, and of what the handler raised after its commit."""
-        instance = entry.run.instance
-        self._count(instance.definition, Outcome.COMPLETED, entry.took)
-        record = RunOutcome(claim=entry.run.claim, outcome=Outcome.COMPLETED)
-        # By its next fire time nobody can tell: it may have fired again since.
-        completes = found.definition.completed_at is not None
-        self._tell(entry, record, completes=completes)
-        if entry.raised is not None:
-            ids = of_instance(instance)
-            self.events.tell(CompletedRunFailed(**ids, error=entry.raised))
-
-    def _tell(self, entry: Entry, outcome: RunOutcome, *, completes: bool) -> None:
-        run = entry.run
-        for each in end_events(
-            run.instance,
-            outcome,
-            run.called_at,
-            entry.took,
-            completes=completes,
-            wanted=self.events.wanted,
-        ):
-            self.events.tell(each)
-
-    def _find(self, entry: Entry) -> tuple[TaskInstance | None, bool]:
-        """The instance, if it can be read, and whether it is gone."""
-        try:
-            return self._store.get_instance(entry.run.instance.id), False
-        except TaskInstanceNotFoundError:
-            return None, True
-        # It is only about what is told.
-        except StoreError:
-            return None, False
 
 
 def trigger_event(definition: TaskDefinition, error: BaseException) -> TriggerFailed:
@@ -301,29 +145,37 @@ def _is_recorded(instance: TaskInstance, outcome: RunOutcome) -> bool:
 
 
 _GAP = timedelta(milliseconds=3)
+_SECOND = timedelta(seconds=1)
 _WRITTEN_AT_ONCE = 500
 _MOST_ASIDE = 1000
+# So many say enough, and each costs a way to the store while others wait.
+_MOST_ASKED = 10
 
 Record = TypeVar("Record", RunOutcome, Release, Renewal)
 
 
-def _each_instance_once(entries: Sequence[Entry]) -> Iterator[Sequence[Entry]]:
-    """Split what two runs of one instance have left, in its order."""
-    ids = {entry.run.claim.instance_id.int for entry in entries}
-    if len(ids) == len(entries):
-        yield entries
-        return
-    batch: dict[int, Entry] = {}
-    for entry in entries:
-        instance_id = entry.run.claim.instance_id.int
-        if instance_id in batch:
-            yield list(batch.values())
-            batch = {}
-        batch[instance_id] = entry
-    yield list(batch.values())
+@dataclass(eq=False)
+class Entry:
+    """What is to be recorded of one run, until the store has taken it.
 
+    Attributes:
+        run: The run.
+        record: What is to be recorded of it.
+        raised: What its handler raised, if that is not all of the record's error.
+        took: How long the run took; None: its handler was not called, or nobody asks.
+        joined: Whether the run called ``complete_in`` before this was decided.
+        unsure: Whether it has been sent and the answer was lost.
+    """
 
-_SECOND = timedelta(seconds=1)
+    run: HeldRun
+    record: RunOutcome | Release | Renewal
+    raised: str | None = None
+    took: timedelta | None = None
+    joined: bool = field(init=False)
+    unsure: bool = field(default=False, init=False)
+
+    def __post_init__(self) -> None:
+        self.joined = self.run.joined
 
 
 class ResultWriter(Part):
@@ -346,19 +198,25 @@ class ResultWriter(Part):
         self._left_behind = False
         self._room_made = state.room_made
         self._slot_freed = state.slot_freed
-        self._reports = Reports(state, self._events)
+        # In a few lines of the log for each tick; what has failed, for each second.
+        self._taken = state.events.teller("running", bounded=True)
+        kinds = (RunEnded, InstanceRetried, InstanceFinished, DefinitionCompleted)
+        self._tells_ends = any(map(self._taken.wanted, kinds))
+        self._asked = 0
         # All of them: pending, being written, or aside.
         self._entries: dict[Entry, None] = {}
         self._pending: deque[Entry] = deque()
         self._aside: RunsAside[Entry] = RunsAside(
             state.clock,
-            self._reports.events,
+            self._taken,
             Write.END,
             instance_of=attrgetter("run.instance"),
         )
         self._announced = False
         self._last: timedelta | None = None
-        self._freed = Freed()
+        # How many runs have freed a worker: since the last write, and by each before.
+        self._freed = 0
+        self._freed_by: deque[tuple[timedelta, int]] = deque()
         self._times_runs = state.events.instrument is not None or any(
             map(state.events.wanted, (RunEnded, InstanceFinished))
         )
@@ -389,7 +247,9 @@ class ResultWriter(Part):
 
     def written_since(self, elapsed: timedelta) -> int:
         """How many called runs were recorded since then; older ones are forgotten."""
-        return self._freed.since(elapsed)
+        while self._freed_by and self._freed_by[0][0] < elapsed:
+            self._freed_by.popleft()
+        return sum(count for _, count in self._freed_by.copy())
 
     def tick(self) -> timedelta | None:
         """Write what has gathered, unless the last write was a moment ago."""
@@ -399,8 +259,10 @@ class ResultWriter(Part):
             self._events.begin()
         self._announced = False
         if self._last is None or elapsed >= self._last + _GAP:
-            self._reports.begin()
-            self._write_pending()
+            self._taken.begin()
+            self._asked = 0
+            size = min(len(self._pending), _WRITTEN_AT_ONCE)
+            self._write_all([self._pending.popleft() for _ in range(size)])
             # Apart from what is new, which is not to suffer from it.
             self._write_all(self._aside.take_busy(elapsed, _WRITTEN_AT_ONCE))
             self._write_all(self._aside.take_failed(elapsed, _WRITTEN_AT_ONCE))
@@ -439,7 +301,7 @@ class ResultWriter(Part):
         """Record success within a transaction of the user's; false: it is not ours."""
         store = transactional(self._store)
         decision = outcomes.completed(self._ended(run))
-        self._report_trigger(run, decision)
+        self._tell_trigger(run, decision)
         return store.finish_instance_in(connection, decision.record)
 
     def leave_behind(self) -> None:
@@ -481,7 +343,7 @@ class ResultWriter(Part):
         """Record what follows for an instance whose handler is not to be called."""
         self._put(run, decision)
         if decision.record.outcome in (Outcome.FAILED, None):
-            self._report_failed(run, decision)
+            self._events.tell(failure_event(run.instance, decision))
         elif decision.record.outcome is Outcome.SKIPPED:
             instance = run.instance
             self._events.tell(
@@ -558,7 +420,7 @@ class ResultWriter(Part):
         self._put(run, decision, raised=error, took=ended.ran_for)
         # Whether one that has joined has failed only the store knows.
         if not run.joined and not run.cancel_requested:
-            self._report_failed(run, decision)
+            self._events.tell(failure_event(run.instance, decision))
 
     def _put(
         self,
@@ -568,7 +430,7 @@ class ResultWriter(Part):
         raised: str | None = None,
         took: timedelta | None = None,
     ) -> None:
-        self._report_trigger(run, decision)
+        self._tell_trigger(run, decision)
         self._keep(Entry(run, decision.record, raised=raised, took=took))
 
     def _keep(self, entry: Entry) -> None:
@@ -581,15 +443,11 @@ class ResultWriter(Part):
         if is_first:
             self.ticker.wake()
 
-    def _report_trigger(self, run: HeldRun, decision: Decision) -> None:
+    def _tell_trigger(self, run: HeldRun, decision: Decision) -> None:
         """Tell that a trigger failed when it was asked for the next fire time."""
         if decision.trigger_error is not None:
             definition = run.instance.definition
             self._events.tell(trigger_event(definition, decision.trigger_error))
-
-    def _report_failed(self, run: HeldRun, decision: Decision) -> None:
-        """Tell why a run failed, and what becomes of its instance."""
-        self._events.tell(failure_event(run.instance, decision))
 
     def _next(self, elapsed: timedelta) -> timedelta | None:
         gap = ZERO if self._last is None else max(ZERO, self._last + _GAP - elapsed)
@@ -598,15 +456,11 @@ class ResultWriter(Part):
         left = self._aside.next(elapsed)
         return None if left is None else max(gap, left)
 
-    def _write_pending(self) -> None:
-        size = min(len(self._pending), _WRITTEN_AT_ONCE)
-        self._write_all([self._pending.popleft() for _ in range(size)])
-
     def _write_all(self, entries: Sequence[Entry]) -> None:
         if not entries:
             return
         try:
-            for batch in _each_instance_once(entries):
+            for batch in each_instance_once(entries, _claim_of):
                 self._write(batch)
         except BaseException:
             unwritten = [entry for entry in entries if entry in self._entries]
@@ -618,7 +472,8 @@ class ResultWriter(Part):
             self._pending.extendleft(reversed(unwritten))
             raise
         self._last = self._clock.elapsed()
-        self._freed.note(self._last)
+        self._freed_by.append((self._last, self._freed))
+        self._freed = 0
         self._room_made()
 
     def _write(self, batch: Sequence[Entry]) -> None:
@@ -653,23 +508,94 @@ class ResultWriter(Part):
             self._take_out(entry, recorded=entry.run.instance.id in done)
 
     def _take_out(self, entry: Entry, *, recorded: bool) -> None:
-        record, run = entry.record, entry.run
+        record, instance = entry.record, entry.run.instance
         if isinstance(record, RunOutcome):
             if record.has_slot and (record.outcome is not None or entry.joined):
                 self._slot_freed()
             # A run that was given back, or hangs, has freed no worker.
-            self._freed.count += record.started_at is not None and not record.hung
+            self._freed += record.started_at is not None and not record.hung
             if recorded:
-                self._reports.recorded(entry, record)
+                self._tell_recorded(entry, record)
             else:
-                self._reports.not_taken(entry, record)
+                self._tell_not_taken(entry, record)
         elif isinstance(record, Renewal):
-            self._freed.count += 1
+            self._freed += 1
             # It may have been ended already by whoever has it now.
-            if recorded:
-                self._reports.handed_on(entry)
-        elif run.instance.started_at is not None and takes_slot(run.instance):
+            if recorded and self._taken.wanted(InstanceHandedOn):
+                self._taken.tell(InstanceHandedOn(**of_instance(instance)))
+        elif instance.started_at is not None and takes_slot(instance):
             self._slot_freed()
         self._aside.forget(entry)
         # Last: until then the claim is renewed, and a stop waits.
         del self._entries[entry]
+
+    def _tell_recorded(self, entry: Entry, record: RunOutcome) -> None:
+        """Tell of an outcome that the store has taken."""
+        instance = entry.run.instance
+        self._metrics.ended(instance.definition, record.outcome, entry.took)
+        if entry.joined and record.outcome is not Outcome.CANCELLED:
+            # It called complete_in, and its transaction has not committed.
+            self._events.tell(failure_event(instance, Decision(record)))
+        if self._tells_ends:
+            self._tell_end(entry, record, completes=record.next_fire_time is None)
+
+    def _tell_not_taken(self, entry: Entry, record: RunOutcome) -> None:
+        """Tell that a result was discarded, unless it had been recorded before.
+
+        That was by the transaction in which the run called ``complete_in``, or by an
+        earlier write whose answer was lost.
+        """
+        found, gone = None, False
+        if entry.joined or entry.unsure:
+            if self._asked == _MOST_ASKED:
+                return
+            self._asked += 1
+            try:
+                found = self._store.get_instance(entry.run.instance.id)
+            except TaskInstanceNotFoundError:
+                gone = True
+            # It is only about what is told.
+            except StoreError:
+                pass
+        if (
+            found is not None
+            and entry.joined
+            and is_completed_by(found, entry.run.claim)
+        ):
+            self._tell_committed(entry, found)
+        elif entry.unsure and (
+            (gone and record.may_delete)
+            or (found is not None and _is_recorded(found, record))
+        ):
+            self._tell_recorded(entry, record)
+        # That it hangs was a presumption, and has been told.
+        elif not record.hung:
+            self._taken.tell(ResultDiscarded(**of_instance(entry.run.instance)))
+
+    def _tell_committed(self, entry: Entry, found: TaskInstance) -> None:
+        """Tell of a success, and of what the handler raised after its commit."""
+        instance = entry.run.instance
+        self._metrics.ended(instance.definition, Outcome.COMPLETED, entry.took)
+        record = RunOutcome(claim=entry.run.claim, outcome=Outcome.COMPLETED)
+        # By its next fire time nobody can tell: it may have fired again since.
+        completes = found.definition.completed_at is not None
+        self._tell_end(entry, record, completes=completes)
+        if entry.raised is not None:
+            ids = of_instance(instance)
+            self._taken.tell(CompletedRunFailed(**ids, error=entry.raised))
+
+    def _tell_end(self, entry: Entry, record: RunOutcome, *, completes: bool) -> None:
+        run, wanted = entry.run, self._taken.wanted
+        for each in end_events(
+            run.instance,
+            record,
+            run.called_at,
+            entry.took,
+            completes=completes,
+            wanted=wanted,
+        ):
+            self._taken.tell(each)
+
+
+def _claim_of(entry: Entry) -> Claim:
+    return entry.run.claim

@@ -1,4 +1,4 @@
-"""The start queue: records starts shortly before they are due, and has them called.
+"""The start queue: what is claimed is judged, held, started shortly before it is due.
 
 What is parked instead waits for its slot, by the lock waiters.
 """
@@ -16,32 +16,41 @@ from typing import TYPE_CHECKING
 
 from go_scheduler.clock import ZERO
 from go_scheduler.events import (
+    InstanceClaimed,
     InstanceParked,
     InstanceReplaced,
     InstanceSkipped,
+    InstanceTakenOver,
     InstanceUnparked,
+    NoticeGiven,
     Write,
 )
 from go_scheduler.events.event import of_instance, of_skipped
+from go_scheduler.health import HealthWarnings
+from go_scheduler.running.held import Held, HeldRun
+from go_scheduler.running.intake import Accepted, Asked, GivenBack, Verdict, judge
 from go_scheduler.running.state import NodeState, Part
+from go_scheduler.running.withdrawing import Watch, Withdrawing
 from go_scheduler.ticking.retry_later import RunsAside, write_each
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
+    from uuid import UUID
 
+    from go_scheduler.handlers.registry import Handler
     from go_scheduler.models import TaskInstance
-    from go_scheduler.running.admission import Admission
     from go_scheduler.running.calling.waiters import Waiters
     from go_scheduler.running.calling.workers import Workers
-    from go_scheduler.running.held import HeldRun
+    from go_scheduler.running.outcomes import Decision
+    from go_scheduler.running.result_writer import ResultWriter
     from go_scheduler.stores.messages import Reviewed
 
 
 class Agenda:
     """A heap of runs that several threads add to; the one that is due first is first.
 
-    The start queue and its timer have one each: a run stands in the one until its start
-    is recorded, and then in the other until it is due.
+    The start queue has two: a run stands in the one until its start is recorded, and
+    then in the other until it is due.
     """
 
     def __init__(self) -> None:
@@ -84,43 +93,6 @@ class Agenda:
 
     def _first(self) -> datetime | None:
         return self._heap[0][0] if self._heap else None
-
-
-class Timer(Part):
-    """Waits for the next due instance; it never touches the store.
-
-    Args:
-        state: What the node's parts share.
-        workers: Take the runs that are due.
-
-    Attributes:
-        ticker: Lets it tick.
-    """
-
-    def __init__(self, state: NodeState, workers: Workers | Waiters) -> None:
-        super().__init__(state)
-        self._workers = workers
-        self._agenda = Agenda()
-        self.ticker = state.ticker("timer", self.tick)
-
-    def add(self, runs: Iterable[HeldRun]) -> None:
-        """Hand these over when they are due; those that are due, at once."""
-        now = self._clock.now()
-        due: list[HeldRun] = []
-        later: list[HeldRun] = []
-        for run in runs:
-            (due if run.instance.due_at <= now else later).append(run)
-        if self._agenda.add(later):
-            self.ticker.wake()
-        self._workers.submit(due)
-        self._workers.prepare(later)
-
-    def tick(self) -> timedelta | None:
-        """Hand over those that are due; answer how long until the next one is."""
-        while due := self._agenda.take(self._clock.now()):
-            self._workers.submit(due)
-        first = self._agenda.first
-        return None if first is None else first - self._clock.now()
 
 
 _BATCH = 500
@@ -218,41 +190,99 @@ _FAILED_AT_MOST = timedelta(seconds=1)
 _MOST_ALONE = 10
 
 
-class StartQueue(Part):
-    """Holds what is claimed until it is due, and starts it shortly before.
+_DELAY = timedelta(seconds=1)
+_MOST_DELAYS = 30
 
-    A start that is locked by another transaction, or fails alone, is left aside for a
-    moment and tried again apart from the others, a little later each time.
+
+class PerNode:
+    """Keeps out what is beyond the ``max_per_node`` of its definition.
+
+    It comes later, and what else is due in its queue before it. The more of a
+    definition is kept out in a row, the later each comes: a long backlog is not claimed
+    again and again for nothing.
+
+    Args:
+        held: The node's runs.
+    """
+
+    def __init__(self, held: Held) -> None:
+        self._held = held
+        self._lock = threading.Lock()
+        self._in_a_row: dict[UUID, int] = {}
+
+    def take(self, run: HeldRun, full: set[UUID]) -> GivenBack | None:
+        """Hold a run of a limited definition, or say what becomes of it instead.
+
+        Args:
+            run: The run; of a definition that has a limit.
+            full: The definitions of which no more can be held in this batch; kept here.
+        """
+        definition = run.instance.definition
+        most = definition.max_per_node
+        assert most is not None
+        # Several threads let in: two must not both see the last place.
+        with self._lock:
+            if definition.id not in full:
+                if self._held.count_of(definition.id) < most:
+                    self._held.add([run])
+                    self._in_a_row.pop(definition.id, None)
+                    return None
+                full.add(definition.id)
+            refused = self._in_a_row.get(definition.id, 0)
+            self._in_a_row[definition.id] = refused + 1
+        reason = (
+            f"{most} of {definition.name or definition.id} are here already, and no"
+            " more may be on one node (max_per_node)"
+        )
+        return GivenBack(reason, _DELAY * min(refused // most + 1, _MOST_DELAYS))
+
+
+class StartQueue(Part):
+    """Judges what is claimed, holds it until it is due, and starts it shortly before.
+
+    What is not to be called here is given back or ended. A start that is locked by
+    another transaction, or fails alone, is left aside for a moment and tried again
+    apart from the others, a little later each time.
 
     Args:
         state: What the node's parts share.
+        handler: Tells which instances this node can run; None: what runs them is
+            elsewhere.
+        writer: Takes what becomes of those that are not called.
         workers: Take what is due.
-        admission: Looks once more at what was started.
 
     Attributes:
+        withdrawing: Lets go of what is edited before it is called.
+        notices: Why instances were given back.
         tickers: Let it record starts, wait for what is due, and for slots.
     """
 
     def __init__(
         self,
         state: NodeState,
+        handler: Handler | None,
         *,
+        writer: ResultWriter,
         workers: Workers | Waiters,
-        admission: Admission,
     ) -> None:
         super().__init__(state)
-        self._admission = admission
-        self._timer = Timer(state, workers)
+        # In a few lines of the log for each claim, beside those for each tick.
+        self._judging = state.events.teller("running", bounded=True)
+        self._handler = handler
+        self._writer = writer
+        self._workers = workers
+        self.withdrawing = Withdrawing(state.held, writer)
+        self.notices = HealthWarnings()
+        self._per_node = PerNode(state.held)
         self._lock_waiters = LockWaiters(state)
         self._ticker = state.ticker(
             "start queue", self._tick, longest_backoff=LONGEST_BACKOFF
         )
-        self.tickers = [
-            self._ticker,
-            self._timer.ticker,
-            self._lock_waiters.ticker,
-        ]
+        # Never touches the store.
+        self._timer = state.ticker("timer", self._hand_over_due)
+        self.tickers = [self._ticker, self._timer, self._lock_waiters.ticker]
         self._unstarted = Agenda()
+        self._started = Agenda()
         self._aside: RunsAside[HeldRun] = RunsAside(
             state.clock,
             self._events,
@@ -267,18 +297,90 @@ class StartQueue(Part):
         """How long before it is due an instance is to be started now."""
         return self._pace.lead(len(self._unstarted))
 
-    def add(self, runs: Iterable[HeldRun]) -> None:
-        """Take claimed runs, of which some may have been started by the claim."""
+    def take(self, instances: Iterable[TaskInstance], watch: Watch) -> None:
+        """Take what has been claimed, of which some may have been started by the claim.
+
+        Args:
+            instances: What has been claimed.
+            watch: What was edited since the claim was sent.
+        """
+        self._judging.begin()
+        now, asked = self._clock.now(), Asked()
+        runs: list[HeldRun] = []
+        held = []
+        full: set[UUID] = set()
+        for instance in instances:
+            run = HeldRun(instance, self._defaults)
+            verdict = self._judge(run, now, asked)
+            if not isinstance(verdict, Accepted):
+                self._turn_away(run, verdict)
+                continue
+            if instance.definition.max_per_node is None:
+                held.append(run)
+            elif later := self._per_node.take(run, full):
+                self._writer.release(run, later.reason, delay=later.delay)
+                continue
+            if verdict.again:
+                self._judging.tell(InstanceTakenOver(**of_instance(instance)))
+            runs.append(run)
+        self._held.add(held)
+        if self._judging.wanted(InstanceClaimed):
+            for run in runs:
+                ids, due_at = of_instance(run.instance), run.instance.due_at
+                self._judging.tell(InstanceClaimed(**ids, due_at=due_at))
         started: list[HeldRun] = []
         unstarted: list[HeldRun] = []
-        for run in runs:
+        for run in self.withdrawing.let_in(runs, watch):
             is_started = run.instance.started_at is not None
             (started if is_started else unstarted).append(run)
-        self._timer.add(started)
+        self._hand_over(started)
         if unstarted:
             self._unstarted.add(unstarted)
             # Even if none is the first: the more there are, the longer is the lead.
             self._ticker.wake()
+
+    def _judge(self, run: HeldRun, now: datetime, asked: Asked) -> Verdict:
+        return judge(
+            run.instance,
+            self._handler,
+            defaults=self._defaults,
+            refusal=self._held.refusal(run.instance),
+            now=now,
+            asked=asked,
+        )
+
+    def _turn_away(self, run: HeldRun, verdict: Decision | GivenBack) -> None:
+        if not isinstance(verdict, GivenBack):
+            self._writer.refuse(run, verdict)
+            return
+        of, text = run.instance, f"{verdict.reason}; such instances are given back"
+        # Once each: it is the same for many.
+        if self.notices.add(text):
+            self._judging.tell(
+                NoticeGiven(
+                    text=text, definition_id=of.definition.id, instance_id=of.id
+                )
+            )
+        self._writer.release(run, verdict.reason, delay=verdict.delay)
+
+    def _hand_over(self, runs: Iterable[HeldRun]) -> None:
+        """Hand these over when they are due; those that are due, at once."""
+        now = self._clock.now()
+        due: list[HeldRun] = []
+        later: list[HeldRun] = []
+        for run in runs:
+            (due if run.instance.due_at <= now else later).append(run)
+        if self._started.add(later):
+            self._timer.wake()
+        self._workers.submit(due)
+        self._workers.prepare(later)
+
+    def _hand_over_due(self) -> timedelta | None:
+        """Hand over those that are due; answer how long until the next one is."""
+        while due := self._started.take(self._clock.now()):
+            self._workers.submit(due)
+        first = self._started.first
+        return None if first is None else first - self._clock.now()
 
     def _tick(self) -> timedelta | None:
         """Start what is nearly due; answer how long until the next is."""
@@ -340,7 +442,18 @@ class StartQueue(Part):
                 found.append(run.start(instance))
         if parked:
             self._lock_waiters.park(parked)
-        self._timer.add(self._admission.admit_again(found))
+        self._hand_over(self._judged_again(found))
+
+    def _judged_again(self, runs: Iterable[HeldRun]) -> Iterator[HeldRun]:
+        """Judge runs by what their start has found; let go of those that end here."""
+        now, asked = self._clock.now(), Asked()
+        for run in runs:
+            verdict = self._judge(run, now, asked)
+            if isinstance(verdict, Accepted):
+                yield run
+            else:
+                self._turn_away(run, verdict)
+                self._held.drop(run)
 
     def _wait(self) -> timedelta | None:
         """How long until the first has to be started; None: there is none."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING
 from go_scheduler.clock import ZERO, Clock, StoreClock
 from go_scheduler.events.event_bus import LOG_ALONE, Events
 from go_scheduler.running.defaults import Defaults
-from go_scheduler.running.held import Held, Spares
+from go_scheduler.running.held import Held
 from go_scheduler.running.metrics import Metrics
 from go_scheduler.ticking.shares import Shares
 from go_scheduler.ticking.ticker import Pace, Ticker
@@ -92,30 +91,6 @@ class Contact:
         return now - self._last > most
 
 
-class InFlight:
-    """How many instances the store may have given to a node, and it does not hold yet.
-
-    Attributes:
-        count: How much it is.
-        lock: Held by whoever asks for more, while that looks whether there is room.
-    """
-
-    def __init__(self) -> None:
-        # A signal handler may create something in the thread that has it.
-        self.lock = threading.RLock()
-        self.count = 0
-
-    def add(self, count: int) -> None:
-        """Note that so much more may come, or has come and is not held yet."""
-        with self.lock:
-            self.count += count
-
-    def end(self, count: int) -> None:
-        """Note that so much is held, or has not come."""
-        with self.lock:
-            self.count -= count
-
-
 class NodeState:
     """What the parts of one node share.
 
@@ -131,8 +106,6 @@ class NodeState:
             serves.
         defaults: What holds for definitions that do not say.
         held: The runs that have not ended.
-        in_flight: What is on its way to them.
-        spares: How many of them may hang without costing a worker.
         contact: How well the store answers.
         pace: How long its answers take.
         shares: What of the store's work is this node's own.
@@ -160,9 +133,7 @@ class NodeState:
         self.events = events
         self.claimant = replace(settings.claimant(node), queues=())
         self.defaults = Defaults.of(settings)
-        self.held = Held()
-        self.in_flight = InFlight()
-        self.spares = Spares(self.held, most=settings.spares)
+        self.held = Held(spares=settings.spares)
         self.contact = Contact(clock.base, lease=settings.lease)
         self.pace = Pace(settings.runner_window)
         self.shares = Shares(node, store.shards)
@@ -212,8 +183,6 @@ class Part:
         self._events = state.events.teller("running", bounded=True)
         self._defaults = state.defaults
         self._held = state.held
-        self._in_flight = state.in_flight
-        self._spares = state.spares
         self._contact = state.contact
         self._pace = state.pace
         self._shares = state.shares

@@ -97,19 +97,16 @@ class Withdrawing:
                 _wait_for_begin(run)
         return {run.instance.id for run in withdrawn}
 
-    def let_in(
-        self, runs: Sequence[HeldRun], watches: Iterable[Watch]
-    ) -> Sequence[HeldRun]:
+    def let_in(self, runs: Sequence[HeldRun], watch: Watch) -> Sequence[HeldRun]:
         """Let go of what was edited while it was claimed; answer the others.
 
         Args:
             runs: What is held by now.
-            watches: Of the claims that have brought it.
+            watch: Of the claim that has brought it.
         """
-        for watch in watches:
-            for edit in watch.edits:
-                self._drop(runs, edit)
-                runs = [run for run in runs if self._held.has(run)]
+        for edit in watch.edits:
+            self._drop(runs, edit)
+            runs = [run for run in runs if self._held.has(run)]
         return runs
 
     def _drop(self, runs: Iterable[HeldRun], edit: Edit) -> Sequence[HeldRun]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import timedelta
 from operator import attrgetter
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
@@ -228,6 +229,23 @@ def write_each(
     answers = write_in_halves(records, write, fail)
     busy = {each for answer in answers for each in answer.busy}
     return Written([answer.done for answer in answers], busy, failed)
+
+
+def each_instance_once(
+    rows: Sequence[Row], claim_of: Callable[[Row], messages.Claim]
+) -> Sequence[Sequence[Row]]:
+    """The rows in batches, in order, so that none of these names an instance twice."""
+    ids = [claim_of(row).instance_id.int for row in rows]
+    if len({*ids}) == len(rows):
+        return [rows]
+    batches: list[list[Row]] = []
+    seen: Counter[int] = Counter()
+    for id, row in zip(ids, rows, strict=True):
+        if seen[id] == len(batches):
+            batches.append([])
+        batches[seen[id]].append(row)
+        seen[id] += 1
+    return batches
 
 
 class RunsAside(RetryLater[Row]):

@@ -11,7 +11,8 @@ import pytest
 
 from go_scheduler import MemoryStore
 from go_scheduler.clock import SystemClock
-from go_scheduler.firing.planner import Guard, Planner
+from go_scheduler.firing import planner
+from go_scheduler.firing.planner import Planner
 from go_scheduler.firing.steps import DisplacedError, LastFired
 from go_scheduler.policies import Overlap
 from go_scheduler.stores.messages import Addition
@@ -20,33 +21,26 @@ from go_scheduler.testing.clock import START
 from go_scheduler.triggers import Trigger
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from uuid import UUID
-
+    from go_scheduler import TaskDefinition
+    from go_scheduler.stores.messages import Firing
     from go_scheduler.testing import ManualClock
-
-
-class Displacing(Guard):
-    """Finds each definition displaced, and keeps what it is told of it."""
-
-    def __init__(self) -> None:
-        self.last: Mapping[UUID, LastFired] = {}
-
-    def plan(self, definitions, *, failed, last=None, **_):  # type: ignore[no-untyped-def]
-        if last is None:
-            for each in definitions:
-                failed(each, DisplacedError())
-        else:
-            self.last = last
-        return []
 
 
 @pytest.mark.parametrize(
     "how", ["never", "fired", "with a jitter", "by hand too", "backfilled"]
 )
 def test_what_has_fired_last_has_the_latest_fire_time(
-    clock: ManualClock, how: str
+    clock: ManualClock, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
+    known: list[LastFired] = []
+
+    def displaced(_: TaskDefinition, *, last: LastFired | None, **__: object) -> Firing:
+        if last is None:
+            raise DisplacedError
+        known.append(last)
+        return step
+
+    monkeypatch.setattr(planner, "plan", displaced)
     store = MemoryStore(clock)
     read, last = put(store), START
     step = firing(read, START)
@@ -64,12 +58,12 @@ def test_what_has_fired_last_has_the_latest_fire_time(
         store.fire_definitions([step])
     if how == "by hand too":
         store.add_instances(read.id, [Addition(at=START + HOUR)])
-    guard = Displacing()
-    Planner(store, guard).plan(
-        [read], now=START, until=START, failed=lambda _definition, _error: None
+    planned = Planner(store, clock).plan(
+        [read], now=START, until=START, failed=lambda *_: pytest.fail("it failed")
     )
+    assert planned == ([step], True)
     expected = None if how in ("never", "backfilled") else last
-    assert guard.last[read.id].at == expected
+    assert known == [LastFired(expected)]
 
 
 LONG = timedelta(seconds=30)
@@ -102,10 +96,10 @@ class Contributed(Hourly):
 def plan(clock: SystemClock, *triggers: Trigger) -> None:
     """Plan a definition of each of these, of which none fails."""
     given = [definition(trigger=each) for each in triggers]
-    firings = Guard(clock, patience=LONG).plan(
+    planned = Planner(MemoryStore(), clock, patience=LONG).plan(
         given, now=START, until=START, failed=lambda *_: pytest.fail("one failed")
     )
-    assert {each.definition.id for each in firings} == {*ids(given)}
+    assert {each.definition.id for each in planned.firings} == {*ids(given)}
 
 
 @pytest.mark.parametrize("kind", [Hourly, Contributed])
@@ -162,13 +156,14 @@ def test_one_that_hangs_is_called_again_once_it_has_answered() -> None:
 
     trigger, failed = Hanging(), []
     of = definition(trigger=trigger)
-    guard = Guard(SystemClock(), patience=timedelta(milliseconds=1))
+    impatient = timedelta(milliseconds=1)
+    asking = Planner(MemoryStore(), SystemClock(), patience=impatient)
     for _ in range(2):
-        guard.plan(
+        asking.plan(
             [of], now=START, until=START, failed=lambda each, _: failed.append(each)
         )
-    assert (failed, guard.hanging()) == ([of, of], {of.id})
+    assert (failed, asking.hanging) == ([of, of], {of.id})
     [thread] = trigger.threads
     go.set()
     thread.join(LONG.total_seconds())
-    assert guard.hanging() == set()
+    assert asking.hanging == set()

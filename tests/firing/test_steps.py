@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 
 from go_scheduler.errors import StoreError
 from go_scheduler.firing.latest import jitter_of
-from go_scheduler.firing.planner import Guard
+from go_scheduler.firing.planner import Planner
 from go_scheduler.firing.steps import MOST_FIRE_TIMES, plan
 from go_scheduler.models import Skipped, TaskDefinition
 from go_scheduler.policies import CatchUp
+from go_scheduler.stores.memory.store import MemoryStore
 from go_scheduler.testing.builders import (
     HOUR,
     MINUTE,
@@ -199,9 +200,10 @@ def test_a_definition_that_names_no_jitter_has_the_default(
         raise error
 
     def asked(given: TaskDefinition, default: timedelta | None) -> Firing:
-        [firing] = Guard(clock, patience=SECOND, jitter=default).plan(
+        planner = Planner(MemoryStore(clock), clock, jitter=default)
+        [firing] = planner.plan(
             [given], now=START + 10 * SECOND, until=START + HOUR, failed=never
-        )
+        ).firings
         assert firing.definition is given
         return firing
 

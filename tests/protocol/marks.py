@@ -44,7 +44,7 @@ ROWS, STEP, CHANGES = (
 DEFINITIONS, INSTANCES, TABLES = (
     f"stores/memory/{each}.py" for each in ("definitions", "instances", "tables")
 )
-RECOVERY, ARRIVALS = "running/recovery.py", "running/arrivals.py"
+RECOVERY, CLAIMER = "running/recovery.py", "running/claimer.py"
 
 OWNED = {
     RUNS: "t.id = x.id AND t.attempt = x.attempt",
@@ -94,19 +94,19 @@ MARKS: Mapping[tuple[str, str], Mark] = {
     ),
     ("claims", "asks"): Mark(
         "test_what_a_lost_answer_had_claimed_is_given_back_and_runs_once",
-        {ARRIVALS: "unknown = self._list_unknown()"},
+        {CLAIMER: "unknown = self._list_unknown()"},
     ),
     ("claims", "none begins"): Mark(
         "what_a_lost_answer_claimed_is_not_given_back",
-        {"running/claimer.py": "if self._arrivals.are_unknown: return"},
+        {CLAIMER: "if self._lost_at is not None: return"},
     ),
     ("claims", "under way"): Mark(
         "test_what_runs_is_held_or_not_recorded_is_not_taken_for_lost",
-        {ARRIVALS: "self._lost_at is None or self._in_flight.count"},
+        {CLAIMER: "self._lost_at is None or self.in_flight"},
     ),
     ("claims", "may still come"): Mark(
         "test_what_a_store_claims_only_after_its_answer_was_lost_is_given_back_too",
-        {ARRIVALS: "self._clock.elapsed() - self._lost_at >= _MAY_STILL_COME"},
+        {CLAIMER: "self._clock.elapsed() - self._lost_at >= _MAY_STILL_COME"},
     ),
     ("claims", "deadline"): Mark(
         "test_a_lapsed_claim_is_left_alone_after_the_deadline",
@@ -118,7 +118,7 @@ MARKS: Mapping[tuple[str, str], Mark] = {
     ),
     ("claims", "by then"): Mark(
         "test_what_a_store_claims_only_after_its_answer_was_lost_is_given_back_too",
-        {ARRIVALS: "# Before the list is asked for: what comes behind it"},
+        {CLAIMER: "# Before the list is asked for: what comes behind it"},
     ),
     ("firing", "same next"): Mark(
         "test_a_firing_of_another_fire_time_changes_nothing", SAME_NEXT
@@ -270,7 +270,7 @@ MARKS: Mapping[tuple[str, str], Mark] = {
     ),
     ("remote ends", "its worker"): Mark(
         "test_who_comes_second_on_a_bus_fails_nothing",
-        {"running/remote_runs.py": "instance.worker not in (None, failing.worker)"},
+        {"running/remote_runs.py": "accepted_by not in (None, ended.worker)"},
     ),
     ("remote ends", "once"): Mark(
         "test_what_comes_twice_runs_once",

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from go_scheduler.running.calling.workers import OwnEventLoop
+from go_scheduler.running.defaults import Defaults
 from go_scheduler.running.held import HeldRun
-from go_scheduler.testing.builders import EXPIRE_AFTER
 from tests.conftest import instance
 from tests.patience import FAILED_AFTER
 
@@ -27,8 +27,8 @@ class Never:
 
 
 def test_it_ends_though_what_it_expected_was_cancelled_before_it_began() -> None:
-    run = HeldRun(instance(), expire_after=EXPIRE_AFTER)
-    own = OwnEventLoop(expects=run)
+    run = HeldRun(instance(), Defaults())
+    own = OwnEventLoop(expects=True)
     found: list[tuple[asyncio.AbstractEventLoop, threading.Thread]] = []
     over = threading.Event()
 
@@ -48,7 +48,7 @@ def test_it_ends_though_what_it_expected_was_cancelled_before_it_began() -> None
         if not over.is_set():
             loop.call_soon(cancel_all)
 
-    assert own.expect(run)
+    assert own.expect()
     loop.call_soon_threadsafe(cancel_all)
     with pytest.raises(CancelledError):
         own.wait_for(Never(), run)

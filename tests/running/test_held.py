@@ -7,13 +7,14 @@ from functools import partial
 import pytest
 
 from go_scheduler.clock import ZERO
+from go_scheduler.running.defaults import Defaults
 from go_scheduler.running.held import Held, HeldRun
-from go_scheduler.testing.builders import EXPIRE_AFTER, at_once
+from go_scheduler.testing.builders import at_once
 from tests.conftest import instance, seconds
 
 
 def run() -> HeldRun:
-    return HeldRun(instance(), expire_after=EXPIRE_AFTER)
+    return HeldRun(instance(), Defaults())
 
 
 @pytest.fixture

@@ -80,17 +80,17 @@ def test_ends_that_come_with_their_rows_are_one_call(
         Success(claim=claim_of(each), instance=each, result=f'"ä{number}"')
         for number, each in enumerate(rows)
     ]
-    assert house.remote.complete_all(ended) == [True] * 3
+    assert house.remote.end_all(ended) == [True] * 3
     assert house.asked() == ["finish_instances"]
     failed = [Failing(claim=claim_of(e), instance=e, error="nö") for e in failing]
-    assert house.remote.fail_all(failed) == [True] * 2
+    assert house.remote.end_all(failed) == [True] * 2
     assert house.asked() == ["finish_instances"]
     found = [house.store.get_instance(each.id) for each in (*rows, *failing)]
     assert [each.result for each in found[:3]] == ["ä0", "ä1", "ä2"]
     assert [each.state for each in found[3:]] == [State.PENDING, State.FAILED]
     waited = house.store.get_definition(rows[2].definition.id)
     assert waited.next_fire_time == START + MINUTE + HOUR
-    assert house.remote.complete_all([]) == house.remote.extend_all([]) == []
+    assert house.remote.end_all([]) == house.remote.extend_all([]) == []
 
 
 def test_what_is_not_known_is_read_by_one_call_for_all(house: House) -> None:
@@ -100,7 +100,7 @@ def test_what_is_not_known_is_read_by_one_call_for_all(house: House) -> None:
     kept = house.remote.extend_all([Extending(claim=each, by=HOUR) for each in claims])
     assert kept == [Extension.GO_ON] * 3 + [Extension.LOST]
     assert house.asked() == ["select", "renew_claims"]
-    done = house.remote.complete_all([Success(claim=each) for each in claims])
+    done = house.remote.end_all([Success(claim=each) for each in claims])
     assert done == [True] * 3 + [False]
     assert house.asked()[:2] == ["select", "finish_instances"]
 
@@ -119,18 +119,18 @@ def test_the_success_of_a_signed_claim_may_be_reported_again_when_it_is_deleted(
         Success(claim=claim_of(gone), instance=gone, is_signed=True),
         Success(claim=claim_of(stays), result="1", is_signed=True),
     ]
-    assert remote.complete_all(first) == [True, True]
+    assert remote.end_all(first) == [True, True]
     assert [each.id for each in house.store.select()] == [stays.id]
     told = len(house.told)
     again = [replace(each, instance=None) for each in first]
     for some in (first, again):
-        assert remote.complete_all(some) == [True, True]
+        assert remote.end_all(some) == [True, True]
     # Whoever makes up a claim is not told that it has succeeded.
-    assert remote.complete_all([replace(again[0], is_signed=False)]) == [False]
+    assert remote.end_all([replace(again[0], is_signed=False)]) == [False]
     # Nor is who has one elsewhere, where nothing is deleted as it ends.
-    assert house.remote.complete_all(again[:1]) == [False]
+    assert house.remote.end_all(again[:1]) == [False]
     # No other run of it has succeeded, and a failure is not recorded.
-    assert remote.fail_all([Failing(claim=claim_of(gone), error="no")]) == [False]
+    assert remote.end_all([Failing(claim=claim_of(gone), error="no")]) == [False]
     assert len(house.told) == told
 
 
@@ -168,12 +168,12 @@ def test_each_learns_what_came_of_it_in_its_place(
     assert house.store.get_instance(second.id).expires_at == clock.now() + 2 * HOUR
     # The success of an old attempt counts, if it is the first.
     claims = [claim_of(each) for each in (first, good, second)]
-    answers = house.remote.complete_all(
+    answers = house.remote.end_all(
         [Success(claim=each) for each in [*claims, claims[0]]]
     )
     assert answers == [True, True, False, True]
     late = [Failing(claim=each, error="late") for each in claims]
-    assert house.remote.fail_all(late) == [False] * 3
+    assert house.remote.end_all(late) == [False] * 3
 
 
 def test_who_comes_second_on_a_bus_fails_nothing(house: House) -> None:
@@ -182,11 +182,13 @@ def test_who_comes_second_on_a_bus_fails_nothing(house: House) -> None:
         Failing(claim=claim_of(run), error="no", worker=worker, instance=run)
         for worker in ("b", "a")
     ]
-    house.remote.report(claim_of(run), Stage.ACCEPTED, worker="a", by=MINUTE)
-    assert house.remote.fail_all(failing) == [False, True]
+    house.remote.extend(
+        Extending(claim=claim_of(run), by=MINUTE, stage=Stage.ACCEPTED, worker="a")
+    )
+    assert house.remote.end_all(failing) == [False, True]
     other = claim_of(running(house.store))
     # Before it is accepted any worker may say so.
-    [answer] = house.remote.fail_all([replace(failing[0], claim=other)])
+    [answer] = house.remote.end_all([replace(failing[0], claim=other)])
     assert answer is True
 
 
@@ -206,8 +208,8 @@ def test_a_timeout_that_has_passed_is_told_once(
 @pytest.mark.parametrize(
     "call",
     [
-        lambda remote, claims: remote.complete_all([Success(claim=e) for e in claims]),
-        lambda remote, claims: remote.fail_all(
+        lambda remote, claims: remote.end_all([Success(claim=e) for e in claims]),
+        lambda remote, claims: remote.end_all(
             [Failing(claim=e, error="no") for e in claims]
         ),
         lambda remote, claims: remote.extend_all(
@@ -236,6 +238,6 @@ def test_what_a_store_raises_of_its_own_is_answered_as_an_error_of_a_store(
 ) -> None:
     run = running(house.store)
     house.faults.failing["finish_instances"] = ZeroDivisionError("odd")
-    [answer] = house.remote.complete_all([Success(claim=claim_of(run), instance=run)])
+    [answer] = house.remote.end_all([Success(claim=claim_of(run), instance=run)])
     assert isinstance(answer, StoreError)
     assert "odd" in str(answer)

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from go_scheduler.clock import ZERO
-from go_scheduler.running.admission import PerNode
-from go_scheduler.running.held import Held, HeldRun, Spares
-from go_scheduler.testing.builders import EXPIRE_AFTER, definition
+from go_scheduler.running.defaults import Defaults
+from go_scheduler.running.held import Held, HeldRun
+from go_scheduler.running.start_queue import PerNode
+from go_scheduler.testing.builders import definition
 from tests.conftest import instance
 
 if TYPE_CHECKING:
@@ -33,21 +34,20 @@ if TYPE_CHECKING:
 def test_of_a_definition_of_which_an_eighth_or_three_hang_nothing_more_is_called_here(
     max_hung: int, each: int, apart: int
 ) -> None:
-    held = Held()
-    spares = Spares(held, most=max_hung)
+    held = Held(spares=max_hung)
     of = definition(name="stuck")
-    runs = [HeldRun(instance(of), expire_after=EXPIRE_AFTER) for _ in range(each + 1)]
+    runs = [HeldRun(instance(of), Defaults()) for _ in range(each + 1)]
     held.add(runs)
     held.fall_due(runs, ZERO)
     for number, run in enumerate(runs):
         assert held.call(run)
-        assert (spares.refusal(run.instance) is None) is (number < each)
+        assert (held.refusal(run.instance) is None) is (number < each)
         held.hang(run)
-        spares.take(run)
+        held.set_apart(run)
     # What was called by then is replaced as well, but for what others may need.
     assert len(held.apart()) == apart
-    assert spares.refusal(instance(of)) == f"{each} runs of stuck hang here"
-    assert spares.refusal(instance()) is None
+    assert held.refusal(instance(of)) == f"{each} runs of stuck hang here"
+    assert held.refusal(instance()) is None
 
 
 def test_the_more_is_kept_out_in_a_row_the_later_it_comes() -> None:
@@ -55,14 +55,14 @@ def test_the_more_is_kept_out_in_a_row_the_later_it_comes() -> None:
     per_node, few = PerNode(held), replace(definition(), max_per_node=2)
 
     def take(full: set[UUID]) -> float:
-        run = HeldRun(instance(few), expire_after=EXPIRE_AFTER)
+        run = HeldRun(instance(few), Defaults())
         later = per_node.take(run, full)
         return 0 if later is None else later.delay.total_seconds()
 
     full: set[UUID] = set()
     assert [take(full) for _ in range(7)] == [0, 0, 1, 1, 2, 2, 3]
     assert full == {few.id}
-    held.add([HeldRun(instance(), expire_after=EXPIRE_AFTER)])
+    held.add([HeldRun(instance(), Defaults())])
     assert [take(set()) for _ in range(60)][-1] == 30
     for run in held.uncalled():
         held.drop(run)

@@ -9,10 +9,10 @@ import pytest
 
 from go_scheduler import MemoryStore
 from go_scheduler.clock import ZERO
+from go_scheduler.running.defaults import Defaults
 from go_scheduler.running.held import Held, HeldRun
 from go_scheduler.running.result_writer import ResultWriter
 from go_scheduler.running.withdrawing import Edit, Kind, Withdrawing, join, withdraw
-from go_scheduler.testing.builders import EXPIRE_AFTER
 from tests.conftest import instance, state_of
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def test_an_edit_takes_nothing_from_a_thread_or_a_process_that_has_it(
     store, held = MemoryStore(clock), Held()
     withdrawing = Withdrawing(held, ResultWriter(state_of(store, clock)))
     join(store, withdrawing)
-    run = Beginning(instance(), expire_after=EXPIRE_AFTER)
+    run = Beginning(instance(), Defaults())
     held.add([run])
     edit = Edit(Kind.DELETED, {run.instance.definition.id})
     if how == "it begins":

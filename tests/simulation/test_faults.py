@@ -26,8 +26,8 @@ from go_scheduler.cli.options import ExitCode
 from go_scheduler.clock import ZERO, StoreClock
 from go_scheduler.models import Outcome, Skipped
 from go_scheduler.running import outcomes
-from go_scheduler.running.arrivals import Arrivals
 from go_scheduler.running.calling.calls import Calls
+from go_scheduler.running.claimer import Claimer
 from go_scheduler.running.heartbeat import Heartbeat
 from go_scheduler.running.recovery import Presence
 from go_scheduler.simulation import Fault, FaultKind, simulate_faults
@@ -191,7 +191,7 @@ def a_claim_has_no_deadline(patch: pytest.MonkeyPatch) -> None:
 
 
 def what_a_lost_answer_claimed_is_not_given_back(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Arrivals, "give_back_unknown", lambda of: False)
+    patch.setattr(Claimer, "give_back_unknown", lambda of: False)
 
 
 def a_retry_is_lost(patch: pytest.MonkeyPatch) -> None:

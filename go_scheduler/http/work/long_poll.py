@@ -346,12 +346,9 @@ class LongPoll:
         self._extending = self._gathered(
             RemoteRuns.extend_all, lambda _, answer: answer is Extension.LOST
         )
-        self._completing = self._gathered(
-            RemoteRuns.complete_all,
+        self._ending = self._gathered(
+            RemoteRuns.end_all,
             lambda run, answer: answer is True and lets_others_run(run),
-        )
-        self._failing = self._gathered(
-            RemoteRuns.fail_all, lambda _, answer: answer is True
         )
         self._queue_sets = QueueSets(most=most, each=each, idle=idle)
         self._handing_out: Scheduler | None = None
@@ -558,7 +555,7 @@ class LongPoll:
             client=client,
             is_signed=True,
         )
-        if not await self._completing.ask(run):
+        if not await self._ending.ask(run):
             raise ended_otherwise()
 
     async def error(
@@ -593,7 +590,7 @@ class LongPoll:
         run = Failing(
             claim=claim, error=message, retry=retry, retry_in=retry_in, client=client
         )
-        if not await self._failing.ask(run):
+        if not await self._ending.ask(run):
             raise lost()
 
     async def release(
@@ -652,7 +649,7 @@ class LongPoll:
             stop = partial(handing_out.stop, _LEFT_BEHIND)
             await asyncio.get_running_loop().run_in_executor(self._threads, stop)
         await asyncio.gather(*self._given_back, return_exceptions=True)
-        for each in (self._extending, self._completing, self._failing):
+        for each in (self._extending, self._ending):
             await each.close()
         self._threads.shutdown(wait=False)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from concurrent.futures import BrokenExecutor, CancelledError, Future
+from contextlib import AbstractContextManager, nullcontext
 from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
@@ -61,9 +62,9 @@ class Calls(Part):
         # Bound once: each run that is called keeps it.
         self._complete_in = writer.complete_in
         self._count = state.metrics.begun
-        self._instrument = state.events.instrument
-        if self._instrument is not None and not self._instrument.surrounds:
-            self._instrument = None
+        instrument = state.events.instrument
+        surrounds = instrument is not None and instrument.surrounds
+        self._around = instrument.around if instrument and surrounds else _alone
         self._margin = min(_MARGIN, state.settings.lease / 4)
         self._tells_started = self._events.wanted(InstanceStarted)
         self.is_async = async_test(handler)
@@ -82,11 +83,11 @@ class Calls(Part):
             return
         token = enter_run(run)
         try:
-            if self._instrument is None:
-                result = self._call_handler(run, await_result)
-            else:
-                with self._instrument.around(run.instance):
-                    result = self._call_handler(run, await_result)
+            with self._around(run.instance):
+                result = self._handler(run.instance)
+                if result is not None:
+                    result = await_result(result, run)
+                    _refuse_class(result)
         # Whatever a handler raises is a failed run and must not cost the thread.
         except BaseException as error:
             # Described first: the exception's own code may hang, and until the outcome
@@ -103,32 +104,16 @@ class Calls(Part):
             return
         enter_run(run)
         try:
-            if self._instrument is None:
-                result = await self._await_handler(run)
-            else:
-                with self._instrument.around(run.instance):
-                    result = await self._await_handler(run)
+            with self._around(run.instance):
+                awaited = self._handler(run.instance)
+                assert inspect.isawaitable(awaited)
+                result = await awaited
+                _refuse_class(result)
         # SystemExit would end the event loop, and with it every other handler.
         except BaseException as error:
             self._end(run, _failure_of(error))
         else:
             self._end(run, None, result)
-
-    def _call_handler(
-        self, run: HeldRun, await_result: Callable[[object, HeldRun], object]
-    ) -> object:
-        result = self._handler(run.instance)
-        if result is not None:
-            result = await_result(result, run)
-            _refuse_class(result)
-        return result
-
-    async def _await_handler(self, run: HeldRun) -> object:
-        result = self._handler(run.instance)
-        assert inspect.isawaitable(result)
-        result = await result
-        _refuse_class(result)
-        return result
 
     def call_in_process(
         self, executor: ProcessExecutor | ProcessPoolExecutor, run: HeldRun
@@ -172,7 +157,7 @@ class Calls(Part):
             if self._held.drop(run):
                 self._writer.refuse(run, not_run(run.instance, reason, now=now))
             return False
-        if self._held.hung_runs and (refusal := self._spares.refusal(run.instance)):
+        if (refusal := self._held.refusal(run.instance)) is not None:
             self._writer.give_back(run, refusal)
             return False
         if not self._held.call(run):
@@ -189,21 +174,16 @@ class Calls(Part):
         # Before anybody is told, who may edit: an edit waits for this.
         run.begun = True
         if self._tells_started:
-            self._tell_started(run)
-        return True
-
-    def _tell_started(self, run: HeldRun) -> None:
-        instance, started_at = run.instance, run.called_at
-        assert started_at is not None
-        self._events.tell(
-            InstanceStarted(
-                **of_instance(instance),
-                fire_time=instance.fire_time,
-                execute_at=instance.execute_at,
-                started_at=started_at,
-                late=started_at - instance.due_at,
+            self._events.tell(
+                InstanceStarted(
+                    **of_instance(instance),
+                    fire_time=instance.fire_time,
+                    execute_at=instance.execute_at,
+                    started_at=run.called_at,
+                    late=late,
+                )
             )
-        )
+        return True
 
     def hand_on(self, run: HeldRun, to: HandedOn) -> None:
         """Note that a run which has begun goes on elsewhere."""
@@ -246,6 +226,14 @@ class Calls(Part):
                 self._writer.succeed(run)
         finally:
             self._held.end(run)
+
+
+_NOTHING = nullcontext()
+
+
+def _alone(_: TaskInstance) -> AbstractContextManager[None]:
+    """Nothing surrounds a call."""
+    return _NOTHING
 
 
 def _call(handler: Handler, instance: TaskInstance) -> _FromProcess:
@@ -301,8 +289,6 @@ _CALLERS = {
     for each in (
         Calls.call,
         Calls.call_async,
-        Calls._call_handler,
-        Calls._await_handler,
         _call,
         HandlerRegistry.__call__,
     )

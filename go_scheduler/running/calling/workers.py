@@ -97,6 +97,7 @@ class EventLoop:
         def give_up(task: asyncio.Task[None]) -> None:
             if task.cancelled():
                 dropped(run)
+            self._leave()
 
         task.add_done_callback(give_up)
 
@@ -118,74 +119,68 @@ class EventLoop:
     def _untrack(self, task: asyncio.Task[Any]) -> None:
         self._tasks.pop(task)
 
+    def _leave(self) -> None:
+        """Note that what was submitted has ended."""
+
 
 class OwnEventLoop(EventLoop):
     """An event loop on a daemon thread.
 
     Args:
-        expects: The run for which it is made; None: for none yet.
+        expects: Whether something is about to be submitted, or awaited.
     """
 
-    def __init__(self, *, expects: HeldRun | None = None) -> None:
+    def __init__(self, *, expects: bool) -> None:
         super().__init__(asyncio.new_event_loop())
         self._lock = threading.Lock()
         self._stopping = False
-        self._ended = False
-        # Those whose task is to begin here and has not begun yet.
-        self._expected: set[HeldRun] = set() if expects is None else {expects}
+        # What has been submitted or is awaited here counts until it has ended.
+        self._expected = int(expects)
         threading.Thread(
             target=self._run, name="go_scheduler event loop", daemon=True
         ).start()
 
-    def expect(self, run: HeldRun) -> bool:
-        """Do not end before this run's task; false: it has ended already."""
+    def expect(self) -> bool:
+        """Do not end before what is submitted next has; false: it has ended already."""
         with self._lock:
-            if not self._ended:
-                self._expected.add(run)
-            return not self._ended
+            goes_on = not self._has_ended
+            self._expected += goes_on
+            return goes_on
 
     def wait_for(self, result: Awaitable[object], run: HeldRun) -> object:
         """Await this for a run on the loop, and wait here for what comes of it."""
         try:
             return super().wait_for(result, run)
         finally:
-            # Its task may have been cancelled before it began.
-            with self._lock:
-                self._expected.discard(run)
-            with suppress(RuntimeError):
-                self._loop.call_soon_threadsafe(self._end_if_idle)
+            self._leave()
 
     def stop(self) -> None:
         """End once nothing runs on it."""
-        # It may have ended already, if it was to.
-        with suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(self._stop)
+        with self._lock:
+            self._stopping = True
+            self._end_if_idle()
+
+    @property
+    def _has_ended(self) -> bool:
+        return self._stopping and not self._expected
 
     def _run(self) -> None:
-        while not self._ended:
+        while not self._has_ended:
             # SystemExit, and whatever else is no Exception, comes out of a task here.
             with suppress(BaseException):
                 self._loop.run_forever()
         self._loop.close()
 
-    def _track(self, task: asyncio.Task[Any], run: HeldRun) -> None:
-        super()._track(task, run)
+    def _leave(self) -> None:
         with self._lock:
-            self._expected.discard(run)
-
-    def _untrack(self, task: asyncio.Task[Any]) -> None:
-        super()._untrack(task)
-        self._end_if_idle()
-
-    def _stop(self) -> None:
-        self._stopping = True
-        self._end_if_idle()
+            self._expected -= 1
+            self._end_if_idle()
 
     def _end_if_idle(self) -> None:
-        with self._lock:
-            self._ended = self._stopping and not (self._tasks or self._expected)
-        if self._ended:
-            self._loop.stop()
+        if self._has_ended:
+            # It may have ended before it was told to.
+            with suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self._loop.stop)
 
 
 class ApplicationLoop(EventLoop):
@@ -484,9 +479,9 @@ class Workers(Part):
     @property
     def trouble(self) -> str | None:
         """Why this node should be given nothing to call; None: it should."""
-        left = self._spares.unreplaced
+        left = self._held.keeping()
         if (
-            self._spares.used_up
+            self._held.are_spares_used_up
             or len(left) >= self.size
             or any(self._is_blocked_by(run) for run in left)
         ):
@@ -518,7 +513,7 @@ class Workers(Part):
                     self._feed.submit(run)
                 elif self._calls.is_async(run.instance):
                     # Here, where it costs only this run if there can be none.
-                    self._event_loop()
+                    self._event_loop(expects=False)
                     self._tasks.enter(run)
                 else:
                     self._threads.submit(run)
@@ -544,7 +539,7 @@ class Workers(Part):
             return
         # Neither is the application's loop.
         ours = not self._blocks_application(run)
-        if ours and self._spares.take(run):
+        if ours and self._held.set_apart(run):
             self._threads.replace(run)
             if self._is_blocked_by(run):
                 self._leave_loop()
@@ -572,7 +567,7 @@ class Workers(Part):
     def _begin_task(self, run: HeldRun) -> None:
         perform = partial(self._perform_async, places=self._tasks)
         drop = partial(self._drop_task, places=self._tasks)
-        self._event_loop(run).submit(perform, run, dropped=drop)
+        self._event_loop().submit(perform, run, dropped=drop)
 
     def _drop_task(self, run: HeldRun, *, places: Places) -> None:
         """Give back a run whose task somebody cancelled before it began."""
@@ -621,17 +616,17 @@ class Workers(Part):
         if running_loop() is not None:
             _refuse_here(result)
         if self._feed is None or self._application is not None:
-            return self._event_loop(run).wait_for(result, run)
+            return self._event_loop().wait_for(result, run)
         return asyncio.run(await_here(result))
 
-    def _event_loop(self, run: HeldRun | None = None) -> EventLoop:
-        """The event loop, which does not end before the task of this run has begun."""
+    def _event_loop(self, *, expects: bool = True) -> EventLoop:
+        """The event loop; if it expects something, it does not end before that has."""
         if self._application is not None:
             return self._application
         with self._lock:
             loop = self._own_loop
-            if loop is None or not (run is None or loop.expect(run)):
-                loop = self._own_loop = OwnEventLoop(expects=run)
+            if loop is None or (expects and not loop.expect()):
+                loop = self._own_loop = OwnEventLoop(expects=expects)
                 if self._stopped:
                     loop.stop()
             return loop
