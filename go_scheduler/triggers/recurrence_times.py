@@ -34,6 +34,7 @@ from go_scheduler.triggers.fire_time_sets import (
     union,
 )
 from go_scheduler.triggers.local_time import (
+    WallClock,
     changes_between,
     local_time,
     next_instant,
@@ -63,7 +64,6 @@ if TYPE_CHECKING:
     from datetime import tzinfo
 
     from go_scheduler.triggers.fire_time_sets import SearchBudget
-    from go_scheduler.triggers.local_time import WallClock
     from go_scheduler.triggers.recurrence_rules import Recurrence
 
 
@@ -454,7 +454,7 @@ class RuleTimes:
 
     Args:
         rule: The rule.
-        times: The local times of the rule.
+        start: Where it starts: see ``LocalTimes``.
         begin: The first local time that counts.
         first: The first instant that counts.
         clock: Converts local times to instants.
@@ -464,19 +464,20 @@ class RuleTimes:
     def __init__(
         self,
         rule: RecurrenceRule,
-        times: LocalTimes,
+        start: datetime,
         *,
         begin: datetime,
         first: datetime,
         clock: WallClock,
         exceptions: Collection[date],
     ) -> None:
-        self.elapsed = rule.elapsed
+        # In UTC no clock changes: local times are instants.
+        self.elapsed = rule.elapsed and clock.zone is not UTC
         self._rule = rule
-        self._times = times
+        self._times = LocalTimes(rule, start)
         self._begin = begin
         self._first = first
-        self._clock = clock.following_elapsed_time() if rule.elapsed else clock
+        self._clock = clock.following_elapsed_time() if self.elapsed else clock
         self._exceptions = exceptions
         # Before the time in _known there are so many times, fewer than COUNT. At _over,
         # COUNT has been reached. Both move with each question.
@@ -484,9 +485,10 @@ class RuleTimes:
         self._over = LAST_INSTANT if self.elapsed else _LAST_TIME
         self._last = _LAST_TIME
         if rule.until is not None:
-            # An hour that is repeated is shown again after UNTIL.
-            until = local_time(rule.until, clock.zone)
-            self._last = until + min(_DAY, _LAST_TIME - until)
+            self._last = local_time(rule.until, clock.zone)
+            if clock.zone is not UTC:
+                # An hour that is repeated is shown again after UNTIL.
+                self._last += min(_DAY, _LAST_TIME - self._last)
 
     def search(self, at: datetime) -> datetime | None:
         """The first local time at or after a given one that EXDATE does not exclude."""
@@ -585,6 +587,20 @@ class RuleTimes:
         return total
 
 
+def in_utc(
+    rule: RecurrenceRule, start: datetime, exceptions: Collection[date] = ()
+) -> RuleTimes:
+    """The times of one rule on a clock that never changes, from its start on."""
+    return RuleTimes(
+        rule,
+        start,
+        begin=start,
+        first=start.replace(tzinfo=UTC),
+        clock=WallClock(UTC),
+        exceptions=exceptions,
+    )
+
+
 def without_moments(times: YearlySet, moments: Collection[date]) -> YearlySet:
     """A set of times, but for some instants, local times or days."""
     return combine(difference, [times, times_of_moments(moments)]) if moments else times
@@ -617,7 +633,7 @@ class RecurrenceSeries:
         self._parts: list[RuleTimes | ListedDates] = [
             RuleTimes(
                 rule,
-                LocalTimes(rule, start),
+                start,
                 begin=begin,
                 first=first,
                 clock=clock,
