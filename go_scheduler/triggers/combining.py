@@ -740,8 +740,13 @@ class LimitedTrigger(CompoundTrigger):
             return found
         if progression_of(self.trigger):
             return found
-        count = _count(json.dumps(self.to_dict(), sort_keys=True), edition_of_names())
+        count = _count(self._text, edition_of_names())
         return found if count.allows(found.time) else None
+
+    @worked_out
+    def _text(self) -> str:
+        """It as it is stored, as JSON: not all triggers have a hash."""
+        return json.dumps(self.to_dict(), sort_keys=True)
 
     def _fire_times(self) -> FireTimes | None:
         if (times := fire_times_of(self.trigger)) is None:
@@ -883,8 +888,8 @@ def _count(state: str, edition: int) -> _LimitCount:
     """The count of a trigger, cached as long as no calendar changes.
 
     Args:
-        state: The trigger as it is stored, as JSON text: not all triggers have a hash,
-            and each time a definition is read, its trigger is another object.
+        state: The trigger as it is stored, as JSON text: each time a definition is
+            read, its trigger is another object.
         edition: The edition_of_names of the calendars.
     """
     trigger = LimitedTrigger.from_dict(json.loads(state))

@@ -422,33 +422,6 @@ def _second(at: datetime) -> int:
     return at.hour * 3600 + at.minute * 60 + at.second + (at.microsecond > 0)
 
 
-class ListedDates:
-    """Local times that RDATE lists, in order."""
-
-    elapsed = False
-
-    def __init__(self, times: Sequence[datetime], clock: WallClock) -> None:
-        self._times = times
-        self._clock = clock
-
-    def search(self, at: datetime) -> datetime | None:
-        """The first local time at or after a given one."""
-        index = bisect_left(self._times, at)
-        return self._times[index] if index < len(self._times) else None
-
-    def next(self, after: datetime) -> datetime | None:
-        """The first fire time strictly later than an instant."""
-        return next_instant(self.search, after, self._clock)
-
-    def times(self) -> YearlySet:
-        """The instants at which the clock shows them, as a set."""
-        return on_clock(times_of_moments(self._times), self._clock)
-
-    def progression(self) -> Progression | None:
-        """None: the list ends, and a progression does not."""
-        return None
-
-
 class RuleTimes:
     """The fire times of one rule, from its start to UNTIL or COUNT.
 
@@ -620,7 +593,7 @@ class RecurrenceSeries:
     ) -> None:
         exceptions = frozenset(recurrence.exceptions)
         self._exceptions = exceptions
-        self._zone = clock.zone
+        self._clock = clock
         if recurrence.start is not None:
             self._after = FIRST_INSTANT
             begin = start = recurrence.start
@@ -630,7 +603,7 @@ class RecurrenceSeries:
             start = local_time(anchor, clock.zone)
             begin = start.replace(microsecond=1)
             first = anchor + min(MICROSECOND, LAST_INSTANT - anchor)
-        self._parts: list[RuleTimes | ListedDates] = [
+        self._rules = [
             RuleTimes(
                 rule,
                 start,
@@ -647,13 +620,12 @@ class RecurrenceSeries:
             if not _is_excepted(local_time(each, clock.zone), exceptions)
         ]
         self._instants = [each for each in dates if each.tzinfo]
-        if local := [each for each in dates if not each.tzinfo]:
-            self._parts.append(ListedDates(local, clock))
+        self._local_times = [each for each in dates if not each.tzinfo]
 
     @property
     def elapsed(self) -> bool:
-        """Whether all rules follow elapsed time where the clocks change."""
-        return all(part.elapsed for part in self._parts)
+        """Whether all of it follows elapsed time where the clocks change."""
+        return not self._local_times and all(each.elapsed for each in self._rules)
 
     def __call__(self, at: datetime) -> datetime | None:
         """The first local time at or after a given one; naive.
@@ -661,8 +633,8 @@ class RecurrenceSeries:
         If some rules do not follow elapsed time, only these rules count.
         """
         elapsed = self.elapsed
-        found = [part.search(at) for part in self._parts if part.elapsed == elapsed]
-        return min(filter(None, found), default=None)
+        found = [each.search(at) for each in self._rules if each.elapsed == elapsed]
+        return min(filter(None, [*found, self._listed(at)]), default=None)
 
     def next(self, after: datetime) -> datetime | None:
         """The first fire time strictly later than an instant."""
@@ -673,7 +645,10 @@ class RecurrenceSeries:
 
     def times(self) -> YearlySet:
         """The fire times as a set."""
-        parts = [each.times() for each in self._parts]
+        parts = [each.times() for each in self._rules]
+        if self._local_times:
+            local = times_of_moments(self._local_times)
+            parts.append(on_clock(local, self._clock))
         if self._instants:
             parts.append(times_of_moments(self._instants))
         excluded = [each for each in self._exceptions if is_instant(each)]
@@ -684,9 +659,9 @@ class RecurrenceSeries:
 
     def progression(self) -> Progression | None:
         """The fire times as a progression, if they are one."""
-        if self._instants or self._exceptions or len(self._parts) > 1:
+        if self._instants or self._local_times or self._exceptions:
             return None
-        return self._parts[0].progression()
+        return self._rules[0].progression() if len(self._rules) == 1 else None
 
     def fires(self, moment: date) -> bool:
         """Whether it fires at an instant, at a local time, or on a date."""
@@ -695,18 +670,24 @@ class RecurrenceSeries:
         local = (
             moment if isinstance(moment, datetime) else datetime.combine(moment, time())
         )
-        found = self._next_from(_instant(local, self._zone))
-        return found is not None and _is_excepted(
-            local_time(found, self._zone), [moment]
-        )
+        zone = self._clock.zone
+        found = self._next_from(_instant(local, zone))
+        return found is not None and _is_excepted(local_time(found, zone), [moment])
 
     def _next_from(self, instant: datetime) -> datetime | None:
         return self.next(max(instant, FIRST_INSTANT + MICROSECOND) - MICROSECOND)
 
     def _earliest(self, after: datetime) -> datetime | None:
-        found = [part.next(after) for part in self._parts]
+        found = [each.next(after) for each in self._rules]
         found += self._instants[bisect_right(self._instants, after) :][:1]
+        if self._local_times:
+            found.append(next_instant(self._listed, after, self._clock))
         return min(filter(None, found), default=None)
+
+    def _listed(self, at: datetime) -> datetime | None:
+        """The first of the local times that RDATE lists at or after a given one."""
+        index = bisect_left(self._local_times, at)
+        return self._local_times[index] if index < len(self._local_times) else None
 
 
 def _is_excepted(time: datetime, exceptions: Collection[date]) -> bool:
