@@ -443,6 +443,13 @@ def _rules(
     days = _rule_days(said)
     if not isinstance(count, int) or count < 1:
         raise PhraseError(f"{unit} can only be counted whole, from 1 on")
+    if any("BYSETPOS" in each for each in days):
+        # It picks from all times of a month: a rule of one time a day picks a day.
+        groups = [
+            Times([hour], [minute], [second])
+            for each in groups
+            for hour, minute, second in product(each.hours, each.minutes, each.seconds)
+        ]
 
     def rules(*interval: str) -> Sequence[str]:
         frequency = f"FREQ={_FREQUENCIES[unit]}"
