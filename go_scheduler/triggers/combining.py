@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, ClassVar, Self
 from go_scheduler.argument_hints import write_instead
 from go_scheduler.errors import InvalidTriggerError
 from go_scheduler.formatting import shown
+from go_scheduler.triggers import fire_time_sets as sets
 from go_scheduler.triggers.base import (
     Progression,
     Trigger,
@@ -46,21 +47,6 @@ from go_scheduler.triggers.compound import (
     in_brackets,
     searchable_times_of,
 )
-from go_scheduler.triggers.fire_time_sets import (
-    NEVER,
-    FireTimes,
-    RunningCount,
-    SearchBudget,
-    bounded,
-    combine,
-    counted,
-    difference,
-    fire_times_of,
-    fire_times_of_all,
-    microsecond_of,
-    on_clock,
-    union,
-)
 from go_scheduler.triggers.local_time import (
     WallClock,
     load_zone,
@@ -84,7 +70,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from zoneinfo import ZoneInfo
 
-    from go_scheduler.triggers.fire_time_sets import YearlySet
 
 _LAST_MICROSECOND = microseconds_of(datetime.max.replace(tzinfo=UTC))
 _MOST_IN_TURN = 100_000
@@ -204,13 +189,13 @@ class AnyOfTrigger(TriggerList):
             default=None,
         )
 
-    def _fire_times(self) -> FireTimes | None:
-        if (parts := fire_times_of_all(self.triggers)) is None:
+    def _fire_times(self) -> sets.FireTimes | None:
+        if (parts := sets.fire_times_of_all(self.triggers)) is None:
             return None
         known = [each.microseconds for each in parts]
-        return FireTimes(
+        return sets.FireTimes(
             None if None in known else frozenset().union(*filter(None, known)),
-            lambda microsecond: union([each.at(microsecond) for each in parts]),
+            lambda microsecond: sets.union([each.at(microsecond) for each in parts]),
         )
 
     def _progression(self) -> Progression | None:
@@ -273,20 +258,20 @@ class AllOfTrigger(TriggerList):
                 break
         return found if latest == found.time else search.reject(self, latest)
 
-    def _fire_times(self) -> FireTimes | None:
+    def _fire_times(self) -> sets.FireTimes | None:
         triggers = self._distinct or ()
-        found = list(map(fire_times_of, triggers))
+        found = list(map(sets.fire_times_of, triggers))
         parts = [each for each in found if each is not None]
         possible = map(possible_microseconds, triggers, found)
         known = [each for each in possible if each is not None]
         common = frozenset.intersection(*known) if known else None
         if self._distinct is None or common == frozenset():
-            return FireTimes(frozenset(), lambda microsecond: NEVER)
+            return sets.FireTimes(frozenset(), lambda microsecond: sets.NEVER)
         if len(parts) < len(found):
             return None
-        return FireTimes(
+        return sets.FireTimes(
             common,
-            lambda microsecond: combine(
+            lambda microsecond: sets.combine(
                 int.__and__, [each.at(microsecond) for each in parts]
             ),
         )
@@ -335,7 +320,7 @@ class AllOfTrigger(TriggerList):
 
 
 def possible_microseconds(
-    trigger: Trigger, times: FireTimes | None
+    trigger: Trigger, times: sets.FireTimes | None
 ) -> frozenset[int] | None:
     """The microseconds of a second at which a trigger can fire; None: not known.
 
@@ -348,7 +333,7 @@ def possible_microseconds(
         if not isinstance(trigger, CompoundTrigger) or not isinstance(part, Trigger):
             return None
         # One that is made of a single other fires at some of its times.
-        trigger, times = part, fire_times_of(part)
+        trigger, times = part, sets.fire_times_of(part)
     return times.microseconds
 
 
@@ -420,10 +405,10 @@ class FilteringTrigger(CompoundTrigger):
         """A fire time of the trigger on a day on which it may fire."""
         return found
 
-    def _days(self) -> YearlySet:
+    def _days(self) -> sets.YearlySet:
         """The days of its calendars, from their first to their last second."""
         clock = WallClock(load_zone(self.timezone)).following_elapsed_time()
-        return on_clock(days_of_names(self._names()), clock)
+        return sets.on_clock(days_of_names(self._names()), clock)
 
     def _check_trigger(self) -> None:
         """Check what all of them have; without a zone, days are the trigger's."""
@@ -519,18 +504,19 @@ class ExceptTrigger(FilteringTrigger):
                 return search.reject(self, just_after(found.time))
         return found
 
-    def _fire_times(self) -> FireTimes | None:
-        found = fire_times_of_all([self.trigger, *self._triggers()])
+    def _fire_times(self) -> sets.FireTimes | None:
+        found = sets.fire_times_of_all([self.trigger, *self._triggers()])
         if found is None:
             return None
         times, *exceptions = found
         days = [self._days()] if self._names() else []
 
-        def at(microsecond: int) -> YearlySet:
-            left_out = union([*(each.at(microsecond) for each in exceptions), *days])
-            return combine(difference, [times.at(microsecond), left_out])
+        def at(microsecond: int) -> sets.YearlySet:
+            left_out = [*(each.at(microsecond) for each in exceptions), *days]
+            kept = [times.at(microsecond), sets.union(left_out)]
+            return sets.combine(sets.difference, kept)
 
-        return FireTimes(times.microseconds, at)
+        return sets.FireTimes(times.microseconds, at)
 
     def _names(self) -> list[str]:
         return [each for each in self.exceptions if isinstance(each, str)]
@@ -607,13 +593,15 @@ class OnlyTrigger(FilteringTrigger):
     def _day_test(self) -> Callable[[date], bool]:
         return partial(is_in, self.calendars)
 
-    def _fire_times(self) -> FireTimes | None:
-        if (times := fire_times_of(self.trigger)) is None:
+    def _fire_times(self) -> sets.FireTimes | None:
+        if (times := sets.fire_times_of(self.trigger)) is None:
             return None
         days = self._days()
-        return FireTimes(
+        return sets.FireTimes(
             times.microseconds,
-            lambda microsecond: combine(int.__and__, [times.at(microsecond), days]),
+            lambda microsecond: sets.combine(
+                int.__and__, [times.at(microsecond), days]
+            ),
         )
 
     def _check(self) -> None:
@@ -748,23 +736,25 @@ class LimitedTrigger(CompoundTrigger):
         """It as it is stored, as JSON: not all triggers have a hash."""
         return json.dumps(self.to_dict(), sort_keys=True)
 
-    def _fire_times(self) -> FireTimes | None:
-        if (times := fire_times_of(self.trigger)) is None:
+    def _fire_times(self) -> sets.FireTimes | None:
+        if (times := sets.fire_times_of(self.trigger)) is None:
             return None
         floor = self._floor() or FIRST_INSTANT
         ceiling = just_after(self._ceiling()) or LAST_INSTANT
-        count: RunningCount | None = None
+        count: sets.RunningCount | None = None
         if self.limit is not None and not progression_of(self.trigger):
             if times.microseconds is None:
                 return None
-            count = RunningCount(times, floor, self.limit)
+            count = sets.RunningCount(times, floor, self.limit)
 
-        def at(microsecond: int) -> YearlySet:
+        def at(microsecond: int) -> sets.YearlySet:
             begin, end = (seconds_until(each, microsecond) for each in (floor, ceiling))
-            found = bounded(times.at(microsecond), begin, end)
-            return counted(found, count, microsecond=microsecond) if count else found
+            found = sets.bounded(times.at(microsecond), begin, end)
+            if count is None:
+                return found
+            return sets.counted(found, count, microsecond=microsecond)
 
-        return FireTimes(times.microseconds, at)
+        return sets.FireTimes(times.microseconds, at)
 
     def describe(self) -> str:
         """Such as ``every hour starting 2030-01-01 00:00 until 2030-02-01 00:00``."""
@@ -854,7 +844,7 @@ class _LimitCount:
         self._trigger = trigger
         self._limit = limit
         times = searchable_times_of(trigger)
-        self._count = None if times is None else RunningCount(times, start, limit)
+        self._count = None if times is None else sets.RunningCount(times, start, limit)
         # How far it has counted one by one.
         self._last = start - MICROSECOND
         self._left = limit
@@ -867,9 +857,9 @@ class _LimitCount:
             UndecidedError: That costs too much to count.
         """
         if self._count is not None:
-            until = microsecond_of(fire_time)
+            until = sets.microsecond_of(fire_time)
             try:
-                passed = self._count.before(fire_time.year, until, SearchBudget())
+                passed = self._count.before(fire_time.year, until, sets.SearchBudget())
                 return passed < self._limit
             except UndecidedError:
                 if self._limit > _MOST_WALKED:
