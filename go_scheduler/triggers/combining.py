@@ -10,8 +10,8 @@ from __future__ import annotations
 import json
 from abc import abstractmethod
 from dataclasses import dataclass, field
-from datetime import UTC, date, datetime, time, timedelta
-from functools import lru_cache, partial
+from datetime import date, datetime, time, timedelta
+from functools import lru_cache
 from math import gcd, lcm
 from threading import Lock
 from typing import TYPE_CHECKING, ClassVar, Self
@@ -67,11 +67,11 @@ from go_scheduler.triggers.times import (
 from go_scheduler.triggers.words import length, listed, moment
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
     from zoneinfo import ZoneInfo
 
 
-_LAST_MICROSECOND = microseconds_of(datetime.max.replace(tzinfo=UTC))
+_LAST_MICROSECOND = microseconds_of(LAST_INSTANT)
 _MOST_IN_TURN = 100_000
 
 
@@ -339,7 +339,6 @@ def possible_microseconds(
 
 _DAY = timedelta(days=1)
 _MIDNIGHT = time()
-_NO_END = datetime.max.replace(tzinfo=UTC)
 _DAYS_AHEAD = 30
 """How many days one step of a search looks through."""
 
@@ -382,28 +381,21 @@ class FilteringTrigger(CompoundTrigger):
             return found
         period = period_at(found.time, load_zone(self.timezone))
         day = period.local(found.time).date()
-        is_right = self._day_test()
-        if is_right(day):
-            return self._unless_left_out(found, search)
+        if self._admits(day):
+            return found
         for _ in range(_DAYS_AHEAD):
             if day == date.max:
                 return None
             day += _DAY
-            if is_right(day):
+            if self._admits(day):
                 break
         begins = period.instant(datetime.combine(day, _MIDNIGHT))
         # Where the clocks change, a day may begin twice, or never.
         return search.reject(self, min(begins, period.end))
 
     @abstractmethod
-    def _day_test(self) -> Callable[[date], bool]:
-        """The test whether it may fire on a day."""
-
-    def _unless_left_out(
-        self, found: Candidate, search: FireTimeSearch
-    ) -> Candidate | None:
-        """A fire time of the trigger on a day on which it may fire."""
-        return found
+    def _admits(self, day: date) -> bool:
+        """Whether it may fire on a day, by its calendars."""
 
     def _days(self) -> sets.YearlySet:
         """The days of its calendars, from their first to their last second."""
@@ -476,8 +468,14 @@ class ExceptTrigger(FilteringTrigger):
         return " except ".join([self._described(), *words])
 
     def candidate(self, start: datetime, search: FireTimeSearch) -> Candidate | None:
-        """The same as for all filters, until the exceptions leave nothing more."""
+        """The same as for all filters, unless a trigger leaves it out."""
         found = FilteringTrigger.candidate(self, start, search)
+        if found is not None and found.fires:
+            for each in self._triggers():
+                exception = search.ask(each, found.time)
+                if exception is not None and exception.time == found.time:
+                    found = search.reject(self, just_after(found.time))
+                    break
         return None if found is None or found.time >= self._nothing_left_from else found
 
     @worked_out
@@ -489,20 +487,10 @@ class ExceptTrigger(FilteringTrigger):
         one = progression_of(self.trigger)
         others = [each for each in map(progression_of, exceptions) if each]
         end = one and covered_from(one, others)
-        return _NO_END if end is None else instant(end)
+        return LAST_INSTANT if end is None else instant(end)
 
-    def _day_test(self) -> Callable[[date], bool]:
-        names = self._names()
-        return lambda day: not is_in(names, day)
-
-    def _unless_left_out(
-        self, found: Candidate, search: FireTimeSearch
-    ) -> Candidate | None:
-        for each in self._triggers():
-            exception = search.ask(each, found.time)
-            if exception is not None and exception.time == found.time:
-                return search.reject(self, just_after(found.time))
-        return found
+    def _admits(self, day: date) -> bool:
+        return not is_in(self._names(), day)
 
     def _fire_times(self) -> sets.FireTimes | None:
         found = sets.fire_times_of_all([self.trigger, *self._triggers()])
@@ -590,8 +578,8 @@ class OnlyTrigger(FilteringTrigger):
     def _names(self) -> Sequence[str]:
         return self.calendars
 
-    def _day_test(self) -> Callable[[date], bool]:
-        return partial(is_in, self.calendars)
+    def _admits(self, day: date) -> bool:
+        return is_in(self.calendars, day)
 
     def _fire_times(self) -> sets.FireTimes | None:
         if (times := sets.fire_times_of(self.trigger)) is None:

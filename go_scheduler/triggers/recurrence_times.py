@@ -26,6 +26,7 @@ from go_scheduler.triggers.times import (
     DAY,
     FIRST_INSTANT,
     LAST_INSTANT,
+    LAST_LOCAL_TIME,
     MICROSECOND,
     SECOND,
     days_in,
@@ -55,7 +56,6 @@ _SECONDS = {
     "MINUTELY": 60,
     "SECONDLY": 1,
 }
-_LAST_TIME = datetime.max  # noqa: DTZ901 (local times are naive)
 
 
 LAST_DAY = date.max.toordinal()
@@ -436,13 +436,13 @@ class RuleTimes:
         # Before the time in _known there are so many times, fewer than COUNT. At _over,
         # COUNT has been reached. Both move with each question.
         self._known = (first if self.elapsed else begin), 0
-        self._over = LAST_INSTANT if self.elapsed else _LAST_TIME
-        self._last = _LAST_TIME
+        self._over = LAST_INSTANT if self.elapsed else LAST_LOCAL_TIME
+        self._last = LAST_LOCAL_TIME
         if rule.until is not None:
             self._last = local_time(rule.until, clock.zone)
             if clock.zone is not UTC:
                 # An hour that is repeated is shown again after UNTIL.
-                self._last += min(_DAY, _LAST_TIME - self._last)
+                self._last += min(_DAY, LAST_LOCAL_TIME - self._last)
 
     def search(self, at: datetime) -> datetime | None:
         """The first local time at or after a given one that EXDATE does not exclude."""

@@ -21,7 +21,7 @@ from go_scheduler.triggers.fire_time_sets import ALL_DAY, SearchBudget, days_of
 from go_scheduler.triggers.local_time import load_zone, zone_key
 from go_scheduler.triggers.recurrence_rules import RecurrenceRule, read_rule, write_rule
 from go_scheduler.triggers.recurrence_times import LocalTimes, in_utc
-from go_scheduler.triggers.times import MICROSECOND
+from go_scheduler.triggers.times import FIRST_LOCAL_TIME, LAST_LOCAL_TIME, MICROSECOND
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -327,8 +327,6 @@ def read_ical(
 _DAY = timedelta(days=1)
 # The clocks of two zones are up to 26 hours apart.
 _APART = timedelta(days=2)
-_FIRST_LOCAL_TIME = datetime.min  # noqa: DTZ901 (local times are naive)
-_LAST_LOCAL_TIME = datetime.max  # noqa: DTZ901
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -439,7 +437,7 @@ def _moved(time: datetime, by: timedelta) -> datetime:
     try:
         return time + by
     except OverflowError:
-        return _FIRST_LOCAL_TIME if by < timedelta() else _LAST_LOCAL_TIME
+        return FIRST_LOCAL_TIME if by < timedelta() else LAST_LOCAL_TIME
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
