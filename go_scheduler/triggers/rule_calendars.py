@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from go_scheduler.triggers.fire_time_sets import YearlySet
 
+_times_of = lru_cache(maxsize=1024)(in_utc)
 _LONGEST_RULE = 1_000
 _MOST_YEARS = 128
 _MIDNIGHT = time()
@@ -43,7 +44,7 @@ class YearlyCalendar(Calendar):
     # What is remembered is no field: it is neither compared nor pickled.
     __slots__ = ("_known",)
 
-    _known: dict[int, int]
+    _known: dict[int, tuple[int, int]]
 
     def includes(self, day: date) -> bool:
         """Whether a day is in the calendar."""
@@ -52,12 +53,14 @@ class YearlyCalendar(Calendar):
         except AttributeError:
             years = {}
             object.__setattr__(self, "_known", years)
-        days = years.get(day.year)
-        if days is None:
+        known = years.get(day.year)
+        if known is None:
             if len(years) >= _MOST_YEARS:
                 years.clear()
-            days = years[day.year] = self._days_of(day.year)
-        return days >> day.timetuple().tm_yday - 1 & 1 == 1
+            january = date(day.year, 1, 1).toordinal()
+            known = years[day.year] = january, self._days_of(day.year)
+        january, days = known
+        return days >> day.toordinal() - january & 1 == 1
 
     @abstractmethod
     def _days_of(self, year: int) -> int:
@@ -127,14 +130,14 @@ def _checked_rule(rule: object, start: date | None) -> RecurrenceRule:
     if start is None and not parsed.names_days and parsed.frequency != "DAILY":
         raise RefusedError("it leaves the day open; add BYMONTHDAY or BYDAY, or start=")
     begin = _begin(start)
-    if in_utc(parsed, begin).search(begin) is None:
+    if _times_of(parsed, begin).search(begin) is None:
         raise RefusedError("it names no day within 100 years")
     return parsed
 
 
 @lru_cache(maxsize=256)
 def _days_of_rule(rule: str, start: date | None) -> YearlySet:
-    return days_of(in_utc(read_rule(rule, end_of), _begin(start)).times())
+    return days_of(_times_of(read_rule(rule, end_of), _begin(start)).times())
 
 
 def _begin(start: date | None) -> datetime:
@@ -397,9 +400,6 @@ class EventSeries:
         while (found := times.search(at)) is not None and found <= end:
             yield self.clock.days(found, self.length)
             at = found + MICROSECOND
-
-
-_times_of = lru_cache(maxsize=1024)(in_utc)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
