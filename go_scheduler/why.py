@@ -18,7 +18,7 @@ from go_scheduler.triggers.base import UnknownTrigger, next_fire_time_of
 from go_scheduler.triggers.local_time import load_zone, zone_of
 from go_scheduler.triggers.previews import PreviewedTime, ask, preview
 from go_scheduler.triggers.simple import OnDemandTrigger
-from go_scheduler.triggers.times import MICROSECOND
+from go_scheduler.triggers.times import FIRST_INSTANT, MICROSECOND
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -107,7 +107,6 @@ class Why:
 
 
 _T = TypeVar("_T")
-_BEGINNING = datetime.min.replace(tzinfo=UTC)
 _FIRST_STEP = timedelta(minutes=1)
 _SECOND = timedelta(seconds=1)
 
@@ -232,7 +231,7 @@ class Facts:
         """The latest fire time before the instant, however long ago."""
         found, step = None, _FIRST_STEP
         while found is None or found >= self.at:
-            if step >= self.at - _BEGINNING:
+            if step >= self.at - FIRST_INSTANT:
                 return None
             found = self.next_after(self.at - step)
             step *= 2

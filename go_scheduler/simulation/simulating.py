@@ -474,7 +474,30 @@ def simulate(
     lengths = lengths_of(given, durations)
     runs, refused = _runs(given, lengths, start=start, end=end, most=most)
     take_turns(runs, given)
-    return _simulation(given, runs, refused, lengths, (start, end), workers)
+    zones = sorted({zone for each in given if (zone := zone_of(each.trigger))})
+    changes = {zone: zone_changes(zone, start, end) for zone in zones}
+    by_definition: list[list[Run]] = [[] for _ in given]
+    for run in runs:
+        by_definition[run.of].append(run)
+    simulated = [
+        _simulated(definition, by_definition[of], lengths[of], changes, refused.get(of))
+        for of, definition in enumerate(given)
+    ]
+    starts = sorted(each.start for each in runs if each.start is not None)
+    load = load_of(_spans(runs), workers)
+    effects = [Effect(at=at, text=text) for each in zones for at, text in changes[each]]
+    minutes = Counter(minute_of(each) for each in starts)
+    return Simulation(
+        start=start,
+        end=end,
+        definitions=tuple(simulated),
+        minutes=dict(sorted(minutes.items())),
+        most_at_once=load.most,
+        most_at_once_at=load.at,
+        short_minutes=load.short,
+        changes=tuple(sorted(effects, key=attrgetter("at"))),
+        warnings=tuple(beware_of_all(starts, load, workers)),
+    )
 
 
 def check_number(name: str, number: int) -> None:
@@ -541,41 +564,6 @@ def _runs(
                 " choose a shorter span, fewer definitions or a larger most"
             )
     return sorted(runs, key=attrgetter("at")), refused
-
-
-def _simulation(
-    definitions: Sequence[TaskDefinition],
-    runs: Sequence[Run],
-    refused: Mapping[int, str],
-    lengths: Sequence[timedelta],
-    times: tuple[datetime, datetime],
-    workers: int | None,
-) -> Simulation:
-    start, end = times
-    zones = sorted({zone for each in definitions if (zone := zone_of(each.trigger))})
-    changes = {zone: zone_changes(zone, start, end) for zone in zones}
-    by_definition: list[list[Run]] = [[] for _ in definitions]
-    for run in runs:
-        by_definition[run.of].append(run)
-    simulated = [
-        _simulated(definition, by_definition[of], lengths[of], changes, refused.get(of))
-        for of, definition in enumerate(definitions)
-    ]
-    starts = sorted(each.start for each in runs if each.start is not None)
-    load = load_of(_spans(runs), workers)
-    effects = [Effect(at=at, text=text) for each in zones for at, text in changes[each]]
-    minutes = Counter(minute_of(each) for each in starts)
-    return Simulation(
-        start=start,
-        end=end,
-        definitions=tuple(simulated),
-        minutes=dict(sorted(minutes.items())),
-        most_at_once=load.most,
-        most_at_once_at=load.at,
-        short_minutes=load.short,
-        changes=tuple(sorted(effects, key=attrgetter("at"))),
-        warnings=tuple(beware_of_all(starts, load, workers)),
-    )
 
 
 def _simulated(

@@ -9,24 +9,12 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from functools import partial
 from threading import Lock
-from typing import TYPE_CHECKING
 
 from go_scheduler.errors import InvalidTriggerError, UnknownTriggerError
 from go_scheduler.formatting import shown
+from go_scheduler.triggers import fire_time_sets as sets
 from go_scheduler.triggers.base import OWN
-from go_scheduler.triggers.fire_time_sets import (
-    YearlySet,
-    combine,
-    difference,
-    listed,
-    on_days,
-    union,
-    whole_days,
-)
 from go_scheduler.triggers.times import days_in
-
-if TYPE_CHECKING:
-    from go_scheduler.triggers.fire_time_sets import SearchBudget, Year
 
 MOST_DAYS = 100_000
 """The most days that a ``DateCalendar`` may list: 273 years."""
@@ -63,9 +51,9 @@ class Calendar(ABC):
             day: The day, without a time zone.
         """
 
-    def _days(self) -> YearlySet:
+    def _days(self) -> sets.YearlySet:
         """Its days as a set; by default it is asked for each of them."""
-        return whole_days(self.includes)
+        return sets.whole_days(self.includes)
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -97,8 +85,8 @@ class DateCalendar(Calendar):
         """Whether a day is in the list."""
         return day in self.days
 
-    def _days(self) -> YearlySet:
-        return listed((), [each.toordinal() for each in self.days])
+    def _days(self) -> sets.YearlySet:
+        return sets.listed((), [each.toordinal() for each in self.days])
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -138,17 +126,17 @@ class BusinessDays(Calendar):
         """
         return day.weekday() not in self.weekend and not is_in(self.holidays, day)
 
-    def _days(self) -> YearlySet:
+    def _days(self) -> sets.YearlySet:
         week = sum(1 << day for day in range(7) if day not in self.weekend)
 
-        def find(year: int, budget: SearchBudget) -> Year:
+        def find(year: int, budget: sets.SearchBudget) -> sets.Year:
             length, first = days_in(year), date(year, 1, 1).weekday()
-            return on_days(length, week * _WEEKS >> first & (1 << length) - 1)
+            return sets.on_days(length, week * _WEEKS >> first & (1 << length) - 1)
 
-        weekdays = YearlySet(find)
+        weekdays = sets.YearlySet(find)
         if not self.holidays:
             return weekdays
-        return combine(difference, [weekdays, days_of_names(self.holidays)])
+        return sets.combine(sets.difference, [weekdays, days_of_names(self.holidays)])
 
 
 def register_calendar(name: str, calendar: Calendar) -> None:
@@ -227,20 +215,20 @@ def is_in(names: Iterable[str], day: date) -> bool:
     return False
 
 
-def days_of_names(names: Sequence[str]) -> YearlySet:
+def days_of_names(names: Sequence[str]) -> sets.YearlySet:
     """The days that are in one of the calendars of these names, as a set.
 
     Raises:
         UnknownTriggerError: One of them is not registered.
     """
-    return union(list(map(_days_of_name, names)))
+    return sets.union(list(map(_days_of_name, names)))
 
 
-def _days_of_name(name: str) -> YearlySet:
+def _days_of_name(name: str) -> sets.YearlySet:
     calendar = find_calendar(name)
     if type(calendar).__module__.startswith(OWN):
         return calendar._days()
-    return whole_days(partial(is_in, (name,)))
+    return sets.whole_days(partial(is_in, (name,)))
 
 
 def are_own(names: Iterable[str]) -> bool:

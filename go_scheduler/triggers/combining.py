@@ -10,8 +10,8 @@ from __future__ import annotations
 import json
 from abc import abstractmethod
 from dataclasses import dataclass, field
-from datetime import UTC, date, datetime, time, timedelta
-from functools import lru_cache, partial
+from datetime import date, datetime, time, timedelta
+from functools import lru_cache
 from math import gcd, lcm
 from threading import Lock
 from typing import TYPE_CHECKING, ClassVar, Self
@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, ClassVar, Self
 from go_scheduler.argument_hints import write_instead
 from go_scheduler.errors import InvalidTriggerError
 from go_scheduler.formatting import shown
+from go_scheduler.triggers import fire_time_sets as sets
 from go_scheduler.triggers.base import (
     Progression,
     Trigger,
@@ -46,21 +47,6 @@ from go_scheduler.triggers.compound import (
     in_brackets,
     searchable_times_of,
 )
-from go_scheduler.triggers.fire_time_sets import (
-    NEVER,
-    FireTimes,
-    RunningCount,
-    SearchBudget,
-    bounded,
-    combine,
-    counted,
-    difference,
-    fire_times_of,
-    fire_times_of_all,
-    microsecond_of,
-    on_clock,
-    union,
-)
 from go_scheduler.triggers.local_time import (
     WallClock,
     load_zone,
@@ -81,12 +67,11 @@ from go_scheduler.triggers.times import (
 from go_scheduler.triggers.words import length, listed, moment
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
     from zoneinfo import ZoneInfo
 
-    from go_scheduler.triggers.fire_time_sets import YearlySet
 
-_LAST_MICROSECOND = microseconds_of(datetime.max.replace(tzinfo=UTC))
+_LAST_MICROSECOND = microseconds_of(LAST_INSTANT)
 _MOST_IN_TURN = 100_000
 
 
@@ -204,13 +189,13 @@ class AnyOfTrigger(TriggerList):
             default=None,
         )
 
-    def _fire_times(self) -> FireTimes | None:
-        if (parts := fire_times_of_all(self.triggers)) is None:
+    def _fire_times(self) -> sets.FireTimes | None:
+        if (parts := sets.fire_times_of_all(self.triggers)) is None:
             return None
         known = [each.microseconds for each in parts]
-        return FireTimes(
+        return sets.FireTimes(
             None if None in known else frozenset().union(*filter(None, known)),
-            lambda microsecond: union([each.at(microsecond) for each in parts]),
+            lambda microsecond: sets.union([each.at(microsecond) for each in parts]),
         )
 
     def _progression(self) -> Progression | None:
@@ -273,20 +258,20 @@ class AllOfTrigger(TriggerList):
                 break
         return found if latest == found.time else search.reject(self, latest)
 
-    def _fire_times(self) -> FireTimes | None:
+    def _fire_times(self) -> sets.FireTimes | None:
         triggers = self._distinct or ()
-        found = list(map(fire_times_of, triggers))
+        found = list(map(sets.fire_times_of, triggers))
         parts = [each for each in found if each is not None]
         possible = map(possible_microseconds, triggers, found)
         known = [each for each in possible if each is not None]
         common = frozenset.intersection(*known) if known else None
         if self._distinct is None or common == frozenset():
-            return FireTimes(frozenset(), lambda microsecond: NEVER)
+            return sets.FireTimes(frozenset(), lambda microsecond: sets.NEVER)
         if len(parts) < len(found):
             return None
-        return FireTimes(
+        return sets.FireTimes(
             common,
-            lambda microsecond: combine(
+            lambda microsecond: sets.combine(
                 int.__and__, [each.at(microsecond) for each in parts]
             ),
         )
@@ -335,7 +320,7 @@ class AllOfTrigger(TriggerList):
 
 
 def possible_microseconds(
-    trigger: Trigger, times: FireTimes | None
+    trigger: Trigger, times: sets.FireTimes | None
 ) -> frozenset[int] | None:
     """The microseconds of a second at which a trigger can fire; None: not known.
 
@@ -348,13 +333,12 @@ def possible_microseconds(
         if not isinstance(trigger, CompoundTrigger) or not isinstance(part, Trigger):
             return None
         # One that is made of a single other fires at some of its times.
-        trigger, times = part, fire_times_of(part)
+        trigger, times = part, sets.fire_times_of(part)
     return times.microseconds
 
 
 _DAY = timedelta(days=1)
 _MIDNIGHT = time()
-_NO_END = datetime.max.replace(tzinfo=UTC)
 _DAYS_AHEAD = 30
 """How many days one step of a search looks through."""
 
@@ -397,33 +381,26 @@ class FilteringTrigger(CompoundTrigger):
             return found
         period = period_at(found.time, load_zone(self.timezone))
         day = period.local(found.time).date()
-        is_right = self._day_test()
-        if is_right(day):
-            return self._unless_left_out(found, search)
+        if self._admits(day):
+            return found
         for _ in range(_DAYS_AHEAD):
             if day == date.max:
                 return None
             day += _DAY
-            if is_right(day):
+            if self._admits(day):
                 break
         begins = period.instant(datetime.combine(day, _MIDNIGHT))
         # Where the clocks change, a day may begin twice, or never.
         return search.reject(self, min(begins, period.end))
 
     @abstractmethod
-    def _day_test(self) -> Callable[[date], bool]:
-        """The test whether it may fire on a day."""
+    def _admits(self, day: date) -> bool:
+        """Whether it may fire on a day, by its calendars."""
 
-    def _unless_left_out(
-        self, found: Candidate, search: FireTimeSearch
-    ) -> Candidate | None:
-        """A fire time of the trigger on a day on which it may fire."""
-        return found
-
-    def _days(self) -> YearlySet:
+    def _days(self) -> sets.YearlySet:
         """The days of its calendars, from their first to their last second."""
         clock = WallClock(load_zone(self.timezone)).following_elapsed_time()
-        return on_clock(days_of_names(self._names()), clock)
+        return sets.on_clock(days_of_names(self._names()), clock)
 
     def _check_trigger(self) -> None:
         """Check what all of them have; without a zone, days are the trigger's."""
@@ -491,8 +468,14 @@ class ExceptTrigger(FilteringTrigger):
         return " except ".join([self._described(), *words])
 
     def candidate(self, start: datetime, search: FireTimeSearch) -> Candidate | None:
-        """The same as for all filters, until the exceptions leave nothing more."""
+        """The same as for all filters, unless a trigger leaves it out."""
         found = FilteringTrigger.candidate(self, start, search)
+        if found is not None and found.fires:
+            for each in self._triggers():
+                exception = search.ask(each, found.time)
+                if exception is not None and exception.time == found.time:
+                    found = search.reject(self, just_after(found.time))
+                    break
         return None if found is None or found.time >= self._nothing_left_from else found
 
     @worked_out
@@ -504,33 +487,24 @@ class ExceptTrigger(FilteringTrigger):
         one = progression_of(self.trigger)
         others = [each for each in map(progression_of, exceptions) if each]
         end = one and covered_from(one, others)
-        return _NO_END if end is None else instant(end)
+        return LAST_INSTANT if end is None else instant(end)
 
-    def _day_test(self) -> Callable[[date], bool]:
-        names = self._names()
-        return lambda day: not is_in(names, day)
+    def _admits(self, day: date) -> bool:
+        return not is_in(self._names(), day)
 
-    def _unless_left_out(
-        self, found: Candidate, search: FireTimeSearch
-    ) -> Candidate | None:
-        for each in self._triggers():
-            exception = search.ask(each, found.time)
-            if exception is not None and exception.time == found.time:
-                return search.reject(self, just_after(found.time))
-        return found
-
-    def _fire_times(self) -> FireTimes | None:
-        found = fire_times_of_all([self.trigger, *self._triggers()])
+    def _fire_times(self) -> sets.FireTimes | None:
+        found = sets.fire_times_of_all([self.trigger, *self._triggers()])
         if found is None:
             return None
         times, *exceptions = found
         days = [self._days()] if self._names() else []
 
-        def at(microsecond: int) -> YearlySet:
-            left_out = union([*(each.at(microsecond) for each in exceptions), *days])
-            return combine(difference, [times.at(microsecond), left_out])
+        def at(microsecond: int) -> sets.YearlySet:
+            left_out = [*(each.at(microsecond) for each in exceptions), *days]
+            kept = [times.at(microsecond), sets.union(left_out)]
+            return sets.combine(sets.difference, kept)
 
-        return FireTimes(times.microseconds, at)
+        return sets.FireTimes(times.microseconds, at)
 
     def _names(self) -> list[str]:
         return [each for each in self.exceptions if isinstance(each, str)]
@@ -604,16 +578,18 @@ class OnlyTrigger(FilteringTrigger):
     def _names(self) -> Sequence[str]:
         return self.calendars
 
-    def _day_test(self) -> Callable[[date], bool]:
-        return partial(is_in, self.calendars)
+    def _admits(self, day: date) -> bool:
+        return is_in(self.calendars, day)
 
-    def _fire_times(self) -> FireTimes | None:
-        if (times := fire_times_of(self.trigger)) is None:
+    def _fire_times(self) -> sets.FireTimes | None:
+        if (times := sets.fire_times_of(self.trigger)) is None:
             return None
         days = self._days()
-        return FireTimes(
+        return sets.FireTimes(
             times.microseconds,
-            lambda microsecond: combine(int.__and__, [times.at(microsecond), days]),
+            lambda microsecond: sets.combine(
+                int.__and__, [times.at(microsecond), days]
+            ),
         )
 
     def _check(self) -> None:
@@ -740,26 +716,33 @@ class LimitedTrigger(CompoundTrigger):
             return found
         if progression_of(self.trigger):
             return found
-        count = _count(json.dumps(self.to_dict(), sort_keys=True), edition_of_names())
+        count = _count(self._text, edition_of_names())
         return found if count.allows(found.time) else None
 
-    def _fire_times(self) -> FireTimes | None:
-        if (times := fire_times_of(self.trigger)) is None:
+    @worked_out
+    def _text(self) -> str:
+        """It as it is stored, as JSON: not all triggers have a hash."""
+        return json.dumps(self.to_dict(), sort_keys=True)
+
+    def _fire_times(self) -> sets.FireTimes | None:
+        if (times := sets.fire_times_of(self.trigger)) is None:
             return None
         floor = self._floor() or FIRST_INSTANT
         ceiling = just_after(self._ceiling()) or LAST_INSTANT
-        count: RunningCount | None = None
+        count: sets.RunningCount | None = None
         if self.limit is not None and not progression_of(self.trigger):
             if times.microseconds is None:
                 return None
-            count = RunningCount(times, floor, self.limit)
+            count = sets.RunningCount(times, floor, self.limit)
 
-        def at(microsecond: int) -> YearlySet:
+        def at(microsecond: int) -> sets.YearlySet:
             begin, end = (seconds_until(each, microsecond) for each in (floor, ceiling))
-            found = bounded(times.at(microsecond), begin, end)
-            return counted(found, count, microsecond=microsecond) if count else found
+            found = sets.bounded(times.at(microsecond), begin, end)
+            if count is None:
+                return found
+            return sets.counted(found, count, microsecond=microsecond)
 
-        return FireTimes(times.microseconds, at)
+        return sets.FireTimes(times.microseconds, at)
 
     def describe(self) -> str:
         """Such as ``every hour starting 2030-01-01 00:00 until 2030-02-01 00:00``."""
@@ -849,7 +832,7 @@ class _LimitCount:
         self._trigger = trigger
         self._limit = limit
         times = searchable_times_of(trigger)
-        self._count = None if times is None else RunningCount(times, start, limit)
+        self._count = None if times is None else sets.RunningCount(times, start, limit)
         # How far it has counted one by one.
         self._last = start - MICROSECOND
         self._left = limit
@@ -862,9 +845,9 @@ class _LimitCount:
             UndecidedError: That costs too much to count.
         """
         if self._count is not None:
-            until = microsecond_of(fire_time)
+            until = sets.microsecond_of(fire_time)
             try:
-                passed = self._count.before(fire_time.year, until, SearchBudget())
+                passed = self._count.before(fire_time.year, until, sets.SearchBudget())
                 return passed < self._limit
             except UndecidedError:
                 if self._limit > _MOST_WALKED:
@@ -883,8 +866,8 @@ def _count(state: str, edition: int) -> _LimitCount:
     """The count of a trigger, cached as long as no calendar changes.
 
     Args:
-        state: The trigger as it is stored, as JSON text: not all triggers have a hash,
-            and each time a definition is read, its trigger is another object.
+        state: The trigger as it is stored, as JSON text: each time a definition is
+            read, its trigger is another object.
         edition: The edition_of_names of the calendars.
     """
     trigger = LimitedTrigger.from_dict(json.loads(state))

@@ -13,19 +13,9 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple, TypeAlias
 from go_scheduler.argument_hints import write_instead
 from go_scheduler.errors import InvalidTriggerError
 from go_scheduler.formatting import shown
+from go_scheduler.triggers import fire_time_sets as sets
 from go_scheduler.triggers.base import Progression, RefusedError
 from go_scheduler.triggers.description import cron_warnings, describe_cron
-from go_scheduler.triggers.fire_time_sets import (
-    EMPTY,
-    CachedYears,
-    FireTimes,
-    Year,
-    YearlySet,
-    at_one_microsecond,
-    on_clock,
-    on_days,
-    times_of_day,
-)
 from go_scheduler.triggers.local_time import (
     WallClockTrigger,
     check_wall_clock,
@@ -43,7 +33,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from zoneinfo import ZoneInfo
 
-    from go_scheduler.triggers.fire_time_sets import SearchBudget
     from go_scheduler.triggers.local_time import Search
 
 
@@ -682,20 +671,20 @@ def _text(name: str, value: object) -> str:
     return text
 
 
-def local_times(fields: CronExpression) -> YearlySet:
+def local_times(fields: CronExpression) -> sets.YearlySet:
     """The local times that match, as a set."""
-    times = times_of_day(fields.hours, fields.minutes, fields.seconds)
+    times = sets.times_of_day(fields.hours, fields.minutes, fields.seconds)
 
-    @CachedYears
-    def make(calendar: int, year: int) -> Year:
-        return on_days(days_in(year), fields.days_as_bits(year), times)
+    @sets.CachedYears
+    def make(calendar: int, year: int) -> sets.Year:
+        return sets.on_days(days_in(year), fields.days_as_bits(year), times)
 
-    def find(year: int, budget: SearchBudget) -> Year:
+    def find(year: int, budget: sets.SearchBudget) -> sets.Year:
         if fields.years and year not in fields.years:
-            return EMPTY[days_in(year)]
+            return sets.EMPTY[days_in(year)]
         return make(fields.calendar(year), year)
 
-    return YearlySet(find, max(fields.years) + 2 if fields.years else 0)
+    return sets.YearlySet(find, max(fields.years) + 2 if fields.years else 0)
 
 
 @write_instead('CronTrigger(hour=9, minute=30, day_of_week="mon-fri")')
@@ -821,10 +810,10 @@ class CronTrigger(WallClockTrigger):
         fields = parse(self.expression)
         return fields.search, fields.elapsed
 
-    def _fire_times(self) -> FireTimes:
+    def _fire_times(self) -> sets.FireTimes:
         _, _, clock = self._reading()
         local = local_times(parse(self.expression))
-        return at_one_microsecond(on_clock(local, clock))
+        return sets.at_one_microsecond(sets.on_clock(local, clock))
 
     def _progression(self) -> Progression | None:
         if self.expression == "* * * * * * *":

@@ -21,7 +21,13 @@ from zoneinfo import ZoneInfo
 from go_scheduler.errors import InvalidTriggerError
 from go_scheduler.formatting import shown
 from go_scheduler.triggers.base import Trigger, utc
-from go_scheduler.triggers.times import FIRST_INSTANT, LAST_INSTANT, MICROSECOND
+from go_scheduler.triggers.times import (
+    FIRST_INSTANT,
+    FIRST_LOCAL_TIME,
+    LAST_INSTANT,
+    LAST_LOCAL_TIME,
+    MICROSECOND,
+)
 from go_scheduler.triggers.words import clock_time
 
 if TYPE_CHECKING:
@@ -210,8 +216,6 @@ LONG_GAP = timedelta(hours=3)
 _MOST_PERIODS = 200
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _EPOCH_LOCAL = datetime(1970, 1, 1)  # noqa: DTZ001 (local times are naive)
-_EARLIEST = datetime.min  # noqa: DTZ901
-_LATEST = datetime.max  # noqa: DTZ901
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -248,7 +252,7 @@ class Period:
         try:
             return self.epoch + (instant - _EPOCH)
         except OverflowError:
-            return _EARLIEST if instant.year == 1 else _LATEST
+            return FIRST_LOCAL_TIME if instant.year == 1 else LAST_LOCAL_TIME
 
     def skips(self, local: datetime) -> bool:
         """Whether the change at its end skips a local time."""
@@ -273,11 +277,11 @@ _ALL_TIME = Period(
     begin=FIRST_INSTANT,
     end=LAST_INSTANT,
     epoch=_EPOCH_LOCAL,
-    opens=_EARLIEST,
-    anew=_EARLIEST,
-    repeats=_LATEST,
-    closes=_LATEST,
-    resumes=_LATEST,
+    opens=FIRST_LOCAL_TIME,
+    anew=FIRST_LOCAL_TIME,
+    repeats=LAST_LOCAL_TIME,
+    closes=LAST_LOCAL_TIME,
+    resumes=LAST_LOCAL_TIME,
 )
 
 
@@ -391,7 +395,7 @@ def _local(instant: datetime, offset: timedelta) -> datetime:
     try:
         return _EPOCH_LOCAL + (instant - _EPOCH) + offset
     except OverflowError:
-        return _EARLIEST if instant.year == 1 else _LATEST
+        return FIRST_LOCAL_TIME if instant.year == 1 else LAST_LOCAL_TIME
 
 
 GAPS = ("next", "skip")

@@ -12,28 +12,10 @@ from math import gcd
 from sys import maxsize
 from typing import TYPE_CHECKING
 
+from go_scheduler.triggers import fire_time_sets as sets
 from go_scheduler.triggers.base import Progression, utc, worked_out
-from go_scheduler.triggers.fire_time_sets import (
-    NEVER_PERIODIC,
-    CachedYears,
-    RunningCount,
-    Year,
-    YearlySet,
-    at_one_microsecond,
-    bounded,
-    combine,
-    counted,
-    difference,
-    listed,
-    lowest,
-    multiples_of,
-    numbers_of,
-    on_clock,
-    on_days,
-    times_of_day,
-    union,
-)
 from go_scheduler.triggers.local_time import (
+    WallClock,
     changes_between,
     local_time,
     next_instant,
@@ -44,6 +26,7 @@ from go_scheduler.triggers.times import (
     DAY,
     FIRST_INSTANT,
     LAST_INSTANT,
+    LAST_LOCAL_TIME,
     MICROSECOND,
     SECOND,
     days_in,
@@ -62,8 +45,6 @@ if TYPE_CHECKING:
     )
     from datetime import tzinfo
 
-    from go_scheduler.triggers.fire_time_sets import SearchBudget
-    from go_scheduler.triggers.local_time import WallClock
     from go_scheduler.triggers.recurrence_rules import Recurrence
 
 
@@ -75,7 +56,6 @@ _SECONDS = {
     "MINUTELY": 60,
     "SECONDLY": 1,
 }
-_LAST_TIME = datetime.max  # noqa: DTZ901 (local times are naive)
 
 
 LAST_DAY = date.max.toordinal()
@@ -115,7 +95,7 @@ class LocalTimes:
         self._begins, self._offsets = _times_of(self._rule)
         # Those of a day that BYSETPOS picks from.
         is_picked = self._rule.picks_days
-        self._seconds = list(numbers_of(self._offsets)) if is_picked else []
+        self._seconds = list(sets.numbers_of(self._offsets)) if is_picked else []
         self._can_match = self._can_ever_match()
         self._year = (0, 0, 0)
         self._days_of_year: dict[object, int] = {}
@@ -132,7 +112,7 @@ class LocalTimes:
         for day, times in self.days(today):
             begin = _second(at) if day == today else 0
             if later := times >> begin:
-                seconds = begin + lowest(later)
+                seconds = begin + sets.lowest(later)
                 return datetime.fromordinal(day) + timedelta(seconds=seconds)
         return None
 
@@ -197,7 +177,7 @@ class LocalTimes:
         return length, found + (found * (_LONGEST_YEAR // length + 1))[:_LONGEST_YEAR]
 
     def days(
-        self, day: int, end: int = LAST_DAY, effort: SearchBudget | None = None
+        self, day: int, end: int = LAST_DAY, effort: sets.SearchBudget | None = None
     ) -> Iterator[tuple[int, int]]:
         """The days that have times, from a given day on, each with its times.
 
@@ -297,7 +277,7 @@ class LocalTimes:
     def _begins_from(self, first: int, step: int) -> int:
         """The begins of periods that may fire, so many periods apart, as bits."""
         length = self._period_length
-        return multiples_of(step * length) << first * length & self._begins
+        return sets.multiples_of(step * length) << first * length & self._begins
 
     def _aligned(self, day: int) -> int:
         """The first day from a given one on that has a period INTERVAL allows."""
@@ -313,7 +293,7 @@ class LocalTimes:
         matching = self._days_between(first, end)
         if not matching:
             return self._matching(end, last), ()
-        days = [first + each for each in numbers_of(matching)]
+        days = [first + each for each in sets.numbers_of(matching)]
         picked = _pick(days, self._seconds, self._rule.positions)
         return end, [each for each in picked.items() if each[0] >= day]
 
@@ -333,7 +313,7 @@ class LocalTimes:
         while day <= last:
             new_year, next_year, days = self._year_of(day)
             if left := days >> day - new_year:
-                return day + lowest(left)
+                return day + sets.lowest(left)
             day = next_year
         return NEVER
 
@@ -389,10 +369,11 @@ def _times_of(rule: RecurrenceRule) -> tuple[int, int]:
     # So many of them limit what FREQ counts; the others expand it.
     depth = {24: 1, 1440: 2, DAY: 3}.get(rule.periods_per_day, 0)
     limits = [values or every for values, every in parts[:depth]]
-    begins = times_of_day(*limits, *[(0,)] * (3 - depth))
-    offsets = times_of_day(*[(0,)] * depth, *(values for values, _ in parts[depth:]))
+    begins = sets.times_of_day(*limits, *[(0,)] * (3 - depth))
+    expanded = [values for values, _ in parts[depth:]]
+    offsets = sets.times_of_day(*[(0,)] * depth, *expanded)
     if rule.positions and not rule.picks_days:
-        picked = _pick([0], list(numbers_of(offsets)), rule.positions)
+        picked = _pick([0], list(sets.numbers_of(offsets)), rule.positions)
         offsets = picked.get(0, 0)
     return begins, offsets
 
@@ -422,39 +403,12 @@ def _second(at: datetime) -> int:
     return at.hour * 3600 + at.minute * 60 + at.second + (at.microsecond > 0)
 
 
-class ListedDates:
-    """Local times that RDATE lists, in order."""
-
-    elapsed = False
-
-    def __init__(self, times: Sequence[datetime], clock: WallClock) -> None:
-        self._times = times
-        self._clock = clock
-
-    def search(self, at: datetime) -> datetime | None:
-        """The first local time at or after a given one."""
-        index = bisect_left(self._times, at)
-        return self._times[index] if index < len(self._times) else None
-
-    def next(self, after: datetime) -> datetime | None:
-        """The first fire time strictly later than an instant."""
-        return next_instant(self.search, after, self._clock)
-
-    def times(self) -> YearlySet:
-        """The instants at which the clock shows them, as a set."""
-        return on_clock(times_of_moments(self._times), self._clock)
-
-    def progression(self) -> Progression | None:
-        """None: the list ends, and a progression does not."""
-        return None
-
-
 class RuleTimes:
     """The fire times of one rule, from its start to UNTIL or COUNT.
 
     Args:
         rule: The rule.
-        times: The local times of the rule.
+        start: Where it starts: see ``LocalTimes``.
         begin: The first local time that counts.
         first: The first instant that counts.
         clock: Converts local times to instants.
@@ -464,29 +418,31 @@ class RuleTimes:
     def __init__(
         self,
         rule: RecurrenceRule,
-        times: LocalTimes,
+        start: datetime,
         *,
         begin: datetime,
         first: datetime,
         clock: WallClock,
         exceptions: Collection[date],
     ) -> None:
-        self.elapsed = rule.elapsed
+        # In UTC no clock changes: local times are instants.
+        self.elapsed = rule.elapsed and clock.zone is not UTC
         self._rule = rule
-        self._times = times
+        self._times = LocalTimes(rule, start)
         self._begin = begin
         self._first = first
-        self._clock = clock.following_elapsed_time() if rule.elapsed else clock
+        self._clock = clock.following_elapsed_time() if self.elapsed else clock
         self._exceptions = exceptions
         # Before the time in _known there are so many times, fewer than COUNT. At _over,
         # COUNT has been reached. Both move with each question.
         self._known = (first if self.elapsed else begin), 0
-        self._over = LAST_INSTANT if self.elapsed else _LAST_TIME
-        self._last = _LAST_TIME
+        self._over = LAST_INSTANT if self.elapsed else LAST_LOCAL_TIME
+        self._last = LAST_LOCAL_TIME
         if rule.until is not None:
-            # An hour that is repeated is shown again after UNTIL.
-            until = local_time(rule.until, clock.zone)
-            self._last = until + min(_DAY, _LAST_TIME - until)
+            self._last = local_time(rule.until, clock.zone)
+            if clock.zone is not UTC:
+                # An hour that is repeated is shown again after UNTIL.
+                self._last += min(_DAY, LAST_LOCAL_TIME - self._last)
 
     def search(self, at: datetime) -> datetime | None:
         """The first local time at or after a given one that EXDATE does not exclude."""
@@ -512,7 +468,7 @@ class RuleTimes:
             return None
         return found if not self.elapsed or self._is_counted(found) else None
 
-    def times(self) -> YearlySet:
+    def times(self) -> sets.YearlySet:
         """The fire times as a set. COUNT also counts the times that EXDATE excludes."""
         rule, begin = self._rule, self._begin
         excluded = [each for each in self._exceptions if not is_instant(each)]
@@ -520,18 +476,18 @@ class RuleTimes:
         if self.elapsed:
             begin = self._first
             kept, given = (
-                bounded(on_clock(each, self._clock), seconds_until(begin))
+                sets.bounded(sets.on_clock(each, self._clock), seconds_until(begin))
                 for each in (without_moments(given, excluded), given)
             )
         else:
-            kept = given = bounded(given, seconds_until(begin))
+            kept = given = sets.bounded(given, seconds_until(begin))
         if rule.count is not None:
-            count = RunningCount(at_one_microsecond(given), begin, rule.count)
-            kept = counted(kept, count)
+            count = sets.RunningCount(sets.at_one_microsecond(given), begin, rule.count)
+            kept = sets.counted(kept, count)
         if not self.elapsed:
-            kept = on_clock(without_moments(kept, excluded), self._clock)
+            kept = sets.on_clock(without_moments(kept, excluded), self._clock)
         if rule.until is not None:
-            kept = bounded(kept, 0, seconds_until(rule.until) + 1)
+            kept = sets.bounded(kept, 0, seconds_until(rule.until) + 1)
         return kept
 
     def progression(self) -> Progression | None:
@@ -585,9 +541,25 @@ class RuleTimes:
         return total
 
 
-def without_moments(times: YearlySet, moments: Collection[date]) -> YearlySet:
+def in_utc(
+    rule: RecurrenceRule, start: datetime, exceptions: Collection[date] = ()
+) -> RuleTimes:
+    """The times of one rule on a clock that never changes, from its start on."""
+    return RuleTimes(
+        rule,
+        start,
+        begin=start,
+        first=start.replace(tzinfo=UTC),
+        clock=WallClock(UTC),
+        exceptions=exceptions,
+    )
+
+
+def without_moments(times: sets.YearlySet, moments: Collection[date]) -> sets.YearlySet:
     """A set of times, but for some instants, local times or days."""
-    return combine(difference, [times, times_of_moments(moments)]) if moments else times
+    if not moments:
+        return times
+    return sets.combine(sets.difference, [times, times_of_moments(moments)])
 
 
 class RecurrenceSeries:
@@ -604,7 +576,7 @@ class RecurrenceSeries:
     ) -> None:
         exceptions = frozenset(recurrence.exceptions)
         self._exceptions = exceptions
-        self._zone = clock.zone
+        self._clock = clock
         if recurrence.start is not None:
             self._after = FIRST_INSTANT
             begin = start = recurrence.start
@@ -614,10 +586,10 @@ class RecurrenceSeries:
             start = local_time(anchor, clock.zone)
             begin = start.replace(microsecond=1)
             first = anchor + min(MICROSECOND, LAST_INSTANT - anchor)
-        self._parts: list[RuleTimes | ListedDates] = [
+        self._rules = [
             RuleTimes(
                 rule,
-                LocalTimes(rule, start),
+                start,
                 begin=begin,
                 first=first,
                 clock=clock,
@@ -631,13 +603,12 @@ class RecurrenceSeries:
             if not _is_excepted(local_time(each, clock.zone), exceptions)
         ]
         self._instants = [each for each in dates if each.tzinfo]
-        if local := [each for each in dates if not each.tzinfo]:
-            self._parts.append(ListedDates(local, clock))
+        self._local_times = [each for each in dates if not each.tzinfo]
 
     @property
     def elapsed(self) -> bool:
-        """Whether all rules follow elapsed time where the clocks change."""
-        return all(part.elapsed for part in self._parts)
+        """Whether all of it follows elapsed time where the clocks change."""
+        return not self._local_times and all(each.elapsed for each in self._rules)
 
     def __call__(self, at: datetime) -> datetime | None:
         """The first local time at or after a given one; naive.
@@ -645,8 +616,8 @@ class RecurrenceSeries:
         If some rules do not follow elapsed time, only these rules count.
         """
         elapsed = self.elapsed
-        found = [part.search(at) for part in self._parts if part.elapsed == elapsed]
-        return min(filter(None, found), default=None)
+        found = [each.search(at) for each in self._rules if each.elapsed == elapsed]
+        return min(filter(None, [*found, self._listed(at)]), default=None)
 
     def next(self, after: datetime) -> datetime | None:
         """The first fire time strictly later than an instant."""
@@ -655,22 +626,25 @@ class RecurrenceSeries:
             found = self._earliest(found)
         return found
 
-    def times(self) -> YearlySet:
+    def times(self) -> sets.YearlySet:
         """The fire times as a set."""
-        parts = [each.times() for each in self._parts]
+        parts = [each.times() for each in self._rules]
+        if self._local_times:
+            local = times_of_moments(self._local_times)
+            parts.append(sets.on_clock(local, self._clock))
         if self._instants:
             parts.append(times_of_moments(self._instants))
         excluded = [each for each in self._exceptions if is_instant(each)]
-        times = without_moments(union(parts), excluded)
+        times = without_moments(sets.union(parts), excluded)
         if self._after == FIRST_INSTANT:
             return times
-        return bounded(times, seconds_until(self._after + MICROSECOND))
+        return sets.bounded(times, seconds_until(self._after + MICROSECOND))
 
     def progression(self) -> Progression | None:
         """The fire times as a progression, if they are one."""
-        if self._instants or self._exceptions or len(self._parts) > 1:
+        if self._instants or self._local_times or self._exceptions:
             return None
-        return self._parts[0].progression()
+        return self._rules[0].progression() if len(self._rules) == 1 else None
 
     def fires(self, moment: date) -> bool:
         """Whether it fires at an instant, at a local time, or on a date."""
@@ -679,18 +653,24 @@ class RecurrenceSeries:
         local = (
             moment if isinstance(moment, datetime) else datetime.combine(moment, time())
         )
-        found = self._next_from(_instant(local, self._zone))
-        return found is not None and _is_excepted(
-            local_time(found, self._zone), [moment]
-        )
+        zone = self._clock.zone
+        found = self._next_from(_instant(local, zone))
+        return found is not None and _is_excepted(local_time(found, zone), [moment])
 
     def _next_from(self, instant: datetime) -> datetime | None:
         return self.next(max(instant, FIRST_INSTANT + MICROSECOND) - MICROSECOND)
 
     def _earliest(self, after: datetime) -> datetime | None:
-        found = [part.next(after) for part in self._parts]
+        found = [each.next(after) for each in self._rules]
         found += self._instants[bisect_right(self._instants, after) :][:1]
+        if self._local_times:
+            found.append(next_instant(self._listed, after, self._clock))
         return min(filter(None, found), default=None)
+
+    def _listed(self, at: datetime) -> datetime | None:
+        """The first of the local times that RDATE lists at or after a given one."""
+        index = bisect_left(self._local_times, at)
+        return self._local_times[index] if index < len(self._local_times) else None
 
 
 def _is_excepted(time: datetime, exceptions: Collection[date]) -> bool:
@@ -705,15 +685,15 @@ def _instant(local: datetime, zone: tzinfo) -> datetime:
         return FIRST_INSTANT if local.year == 1 else LAST_INSTANT
 
 
-def times_of_rule(times: LocalTimes) -> YearlySet:
+def times_of_rule(times: LocalTimes) -> sets.YearlySet:
     """The local times of a rule as a set."""
 
-    @CachedYears
-    def make(likeness: Hashable, year: int, budget: SearchBudget) -> Year:
+    @sets.CachedYears
+    def make(likeness: Hashable, year: int, budget: sets.SearchBudget) -> sets.Year:
         length = days_in(year)
         if (plain := times.plain(year)) is not None:
             budget.spend(_COST_OF_TIMES)
-            return on_days(length, *plain)
+            return sets.on_days(length, *plain)
         # Most days have the identical times, which are slow to hash.
         first = date(year, 1, 1).toordinal()
         found: dict[int, tuple[int, int]] = {}
@@ -722,19 +702,19 @@ def times_of_rule(times: LocalTimes) -> YearlySet:
             found[id(seconds)] = seconds, days | 1 << day - first
             budget.spend(_COST_OF_DAY)
         budget.spend(_COST_OF_TIMES * len(found))
-        return Year.of(length, found.values())
+        return sets.Year.of(length, found.values())
 
-    def find(year: int, budget: SearchBudget) -> Year:
+    def find(year: int, budget: sets.SearchBudget) -> sets.Year:
         return make(times.likeness(year), year, budget)
 
-    return YearlySet(find, 0 if times.settled else NEVER_PERIODIC)
+    return sets.YearlySet(find, 0 if times.settled else sets.NEVER_PERIODIC)
 
 
-def times_of_moments(moments: Collection[date]) -> YearlySet:
+def times_of_moments(moments: Collection[date]) -> sets.YearlySet:
     """A set of moments: instants, local times, and dates with all their times."""
     times = sorted(each for each in moments if isinstance(each, datetime))
     days = [each.toordinal() for each in moments if not isinstance(each, datetime)]
-    return listed(list(map(seconds_until, times)), days)
+    return sets.listed(list(map(seconds_until, times)), days)
 
 
 def is_instant(moment: date) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from functools import lru_cache
-from itertools import chain, dropwhile, islice
+from itertools import chain
 from pathlib import Path
 from sys import maxsize
 from typing import TYPE_CHECKING
@@ -17,11 +17,11 @@ from go_scheduler.formatting import shown
 from go_scheduler.lazy_imports import without_extra
 from go_scheduler.triggers.base import RefusedError
 from go_scheduler.triggers.calendars import MOST_DAYS, Calendar
-from go_scheduler.triggers.fire_time_sets import bounded, days_of, numbers_of
+from go_scheduler.triggers.fire_time_sets import ALL_DAY, SearchBudget, days_of
 from go_scheduler.triggers.local_time import load_zone, zone_key
 from go_scheduler.triggers.recurrence_rules import RecurrenceRule, read_rule, write_rule
-from go_scheduler.triggers.recurrence_times import LocalTimes, times_of_rule
-from go_scheduler.triggers.times import DAY, MICROSECOND
+from go_scheduler.triggers.recurrence_times import LocalTimes, in_utc
+from go_scheduler.triggers.times import FIRST_LOCAL_TIME, LAST_LOCAL_TIME, MICROSECOND
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
 
     from go_scheduler.triggers.fire_time_sets import YearlySet
 
+_times_of = lru_cache(maxsize=1024)(in_utc)
 _LONGEST_RULE = 1_000
 _MOST_YEARS = 128
 _MIDNIGHT = time()
 _END_OF_DAY = time(23, 59, 59)
-LAST_LOCAL_TIME = datetime.max  # noqa: DTZ901 (local times are naive)
 
 
 class YearlyCalendar(Calendar):
@@ -44,7 +44,7 @@ class YearlyCalendar(Calendar):
     # What is remembered is no field: it is neither compared nor pickled.
     __slots__ = ("_known",)
 
-    _known: dict[int, frozenset[date]]
+    _known: dict[int, tuple[int, int]]
 
     def includes(self, day: date) -> bool:
         """Whether a day is in the calendar."""
@@ -53,16 +53,18 @@ class YearlyCalendar(Calendar):
         except AttributeError:
             years = {}
             object.__setattr__(self, "_known", years)
-        days = years.get(day.year)
-        if days is None:
+        known = years.get(day.year)
+        if known is None:
             if len(years) >= _MOST_YEARS:
                 years.clear()
-            days = years[day.year] = frozenset(self._days_of(day.year))
-        return day in days
+            january = date(day.year, 1, 1).toordinal()
+            known = years[day.year] = january, self._days_of(day.year)
+        january, days = known
+        return days >> day.toordinal() - january & 1 == 1
 
     @abstractmethod
-    def _days_of(self, year: int) -> set[date]:
-        """The days of a year that are in the calendar, and perhaps others."""
+    def _days_of(self, year: int) -> int:
+        """The days of a year that are in the calendar, as bits."""
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -105,18 +107,12 @@ class RuleCalendar(YearlyCalendar):
         object.__setattr__(self, "rule", write_rule(parsed))
         object.__setattr__(self, "start", start)
 
-    def _days_of(self, year: int) -> set[date]:
-        times, first, last = _series(self.rule, self.start)
-        first = max(first, date(year, 1, 1))
-        last = min(last, date(year, 12, 31))
-        return set(_days_between(times, first, last))
+    def _days_of(self, year: int) -> int:
+        found = self._days().year(year, SearchBudget(maxsize))
+        return found.days_by_times.get(ALL_DAY, 0)
 
     def _days(self) -> YearlySet:
-        times, first, last = _series(self.rule, self.start)
-        begin, end = (first.toordinal() - 1) * DAY, last.toordinal() * DAY
-        if last == date.max:
-            end = maxsize
-        return days_of(bounded(times_of_rule(times), begin, end))
+        return _days_of_rule(self.rule, self.start)
 
 
 def _checked_rule(rule: object, start: date | None) -> RecurrenceRule:
@@ -133,40 +129,19 @@ def _checked_rule(rule: object, start: date | None) -> RecurrenceRule:
         raise RefusedError("INTERVAL and COUNT count from a start; give start=")
     if start is None and not parsed.names_days and parsed.frequency != "DAILY":
         raise RefusedError("it leaves the day open; add BYMONTHDAY or BYDAY, or start=")
-    if not any(_days_between(*_series(write_rule(parsed), start))):
+    begin = _begin(start)
+    if _times_of(parsed, begin).search(begin) is None:
         raise RefusedError("it names no day within 100 years")
     return parsed
 
 
 @lru_cache(maxsize=256)
-def _series(rule: str, start: date | None) -> tuple[LocalTimes, date, date]:
-    """The search for the days of a rule, and the first and last that it may name."""
-    begin = start or date.min
-    times, last = times_of(read_rule(rule, end_of), datetime.combine(begin, _MIDNIGHT))
-    return times, begin, last.date()
+def _days_of_rule(rule: str, start: date | None) -> YearlySet:
+    return days_of(_times_of(read_rule(rule, end_of), _begin(start)).times())
 
 
-def _days_between(times: LocalTimes, first: date, last: date) -> Iterator[date]:
-    for day, _ in times.days(first.toordinal()) if first <= last else ():
-        if day > last.toordinal():
-            return
-        yield date.fromordinal(day)
-
-
-@lru_cache(maxsize=1024)
-def times_of(rule: RecurrenceRule, start: datetime) -> tuple[LocalTimes, datetime]:
-    """The search for the local times of a rule, and the last one there may be."""
-    times = LocalTimes(rule, start)
-    if rule.count is None:
-        last = LAST_LOCAL_TIME if rule.until is None else rule.until
-        return times, last.replace(tzinfo=None)
-    found = (
-        datetime.fromordinal(day) + timedelta(seconds=second)
-        for day, seconds in times.days(start.toordinal())
-        for second in numbers_of(seconds)
-    )
-    counted = dropwhile(lambda time: time < start, found)
-    return times, next(islice(counted, rule.count - 1, None), LAST_LOCAL_TIME)
+def _begin(start: date | None) -> datetime:
+    return datetime.combine(start or date.min, _MIDNIGHT)
 
 
 def end_of(moment: date) -> datetime:
@@ -355,7 +330,6 @@ def read_ical(
 _DAY = timedelta(days=1)
 # The clocks of two zones are up to 26 hours apart.
 _APART = timedelta(days=2)
-_FIRST_LOCAL_TIME = datetime.min  # noqa: DTZ901 (local times are naive)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -420,28 +394,12 @@ class EventSeries:
 
         Others may be among them.
         """
-        times, end = times_of(self.rule, self.start)
-        begin = _moved(datetime.combine(first, _MIDNIGHT), -self.length - _APART)
-        end = min(end, _moved(datetime.combine(last, _MIDNIGHT), _DAY + _APART))
-        begin = max(begin, self.start)
-        for day, seconds in times.days(begin.toordinal()):
-            midnight = datetime.fromordinal(day)
-            if midnight > end:
-                break
-            if midnight.date() in self.exceptions:
-                continue
-            times_of_day = (
-                midnight + timedelta(seconds=each) for each in numbers_of(seconds)
-            )
-            starts = [
-                each
-                for each in times_of_day
-                if self.start <= each <= end and each not in self.exceptions
-            ]
-            if starts:
-                first, _ = self.clock.days(starts[0], self.length)
-                _, last = self.clock.days(starts[-1], self.length)
-                yield first, last
+        times = _times_of(self.rule, self.start, self.exceptions)
+        at = _moved(datetime.combine(first, _MIDNIGHT), -self.length - _APART)
+        end = _moved(datetime.combine(last, _MIDNIGHT), _DAY + _APART)
+        while (found := times.search(at)) is not None and found <= end:
+            yield self.clock.days(found, self.length)
+            at = found + MICROSECOND
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -460,16 +418,17 @@ class EventCalendar(YearlyCalendar):
         """Whether an event touches a day."""
         return day in self.days or YearlyCalendar.includes(self, day)
 
-    def _days_of(self, year: int) -> set[date]:
+    def _days_of(self, year: int) -> int:
         first, last = date(year, 1, 1), date(year, 12, 31)
-        touched = chain.from_iterable(each.days(first, last) for each in self.series)
-        found: set[date] = set()
-        day = first.toordinal()
-        for begin, end in sorted(touched):
-            day = max(day, begin.toordinal())
-            until = min(end, last).toordinal()
-            found.update(map(date.fromordinal, range(day, until + 1)))
-            day = max(day, until + 1)
+        january = first.toordinal()
+        found = 0
+        for begin, end in chain.from_iterable(
+            each.days(first, last) for each in self.series
+        ):
+            day = max(begin, first).toordinal() - january
+            until = min(end, last).toordinal() - january + 1
+            if day < until:
+                found |= (1 << until) - (1 << day)
         return found
 
 
@@ -478,7 +437,7 @@ def _moved(time: datetime, by: timedelta) -> datetime:
     try:
         return time + by
     except OverflowError:
-        return _FIRST_LOCAL_TIME if by < timedelta() else LAST_LOCAL_TIME
+        return FIRST_LOCAL_TIME if by < timedelta() else LAST_LOCAL_TIME
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

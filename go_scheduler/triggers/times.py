@@ -11,6 +11,8 @@ from go_scheduler.formatting import seconds_of, shown
 MICROSECOND = timedelta(microseconds=1)
 FIRST_INSTANT = datetime.min.replace(tzinfo=UTC)
 LAST_INSTANT = datetime.max.replace(tzinfo=UTC)
+FIRST_LOCAL_TIME = datetime.min  # noqa: DTZ901 (local times are naive)
+LAST_LOCAL_TIME = datetime.max  # noqa: DTZ901
 
 SECOND = 1_000_000
 """The microseconds of a second."""
@@ -21,8 +23,6 @@ DAY = 86_400
 MONTH_LENGTHS = (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 """How many days the months have; february in a year that is no leap year."""
 
-_EARLIEST = datetime.min  # noqa: DTZ901 (local times are naive)
-
 
 def days_in(year: int) -> int:
     """How many days a year has."""
@@ -31,7 +31,7 @@ def days_in(year: int) -> int:
 
 def microseconds_of(moment: datetime) -> int:
     """The number of an instant in UTC, or of a local time."""
-    return (moment.replace(tzinfo=None) - _EARLIEST) // MICROSECOND
+    return (moment.replace(tzinfo=None) - FIRST_LOCAL_TIME) // MICROSECOND
 
 
 def seconds_until(moment: datetime, microsecond: int = 0) -> int:

@@ -443,6 +443,13 @@ def _rules(
     days = _rule_days(said)
     if not isinstance(count, int) or count < 1:
         raise PhraseError(f"{unit} can only be counted whole, from 1 on")
+    if any("BYSETPOS" in each for each in days):
+        # It picks from all times of a month: a rule of one time a day picks a day.
+        groups = [
+            Times([hour], [minute], [second])
+            for each in groups
+            for hour, minute, second in product(each.hours, each.minutes, each.seconds)
+        ]
 
     def rules(*interval: str) -> Sequence[str]:
         frequency = f"FREQ={_FREQUENCIES[unit]}"
@@ -713,14 +720,14 @@ def _steps(seconds: int, first: time, last: time) -> Sequence[Times]:
 
 
 def _runs(times: Iterable[time]) -> Sequence[Times]:
-    """Times of day, in order, in groups whose hours follow each other."""
+    """Times of day at one second, in order, in groups whose hours follow each other."""
     found: list[Times] = []
-    for hour, group in groupby(times, key=lambda each: each.hour):
+    for (hour, second), group in groupby(times, key=lambda at: (at.hour, at.second)):
         minutes = [each.minute for each in group]
         if found and found[-1].minutes == minutes and found[-1].hours[-1] == hour - 1:
             found[-1] = found[-1]._replace(hours=[*found[-1].hours, hour])
         else:
-            found.append(Times([hour], minutes, stepped=True))
+            found.append(Times([hour], minutes, [second], stepped=True))
     return found
 
 
