@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from go_scheduler.cli.options import (
+    Application,
     Definitions,
     ExitCode,
     Json,
@@ -22,7 +23,6 @@ from go_scheduler.cli.options import (
     WhichStore,
     Yes,
     argument,
-    documented,
     duration_of,
     instant_of,
     opened_store,
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from go_scheduler.simulation import Effect, FaultReport, Plan, Simulated, Simulation
 
 
-app = typer.Typer()
+app = Application()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,7 +99,6 @@ class WithFaults:
 
 
 @app.command("simulate")
-@documented
 def simulate_(
     context: typer.Context,
     simulating: Simulating,
@@ -198,7 +197,6 @@ def _try_seeds(
 
 
 @app.command()
-@documented
 def plan(
     source: Annotated[str, argument("SOURCE")],
     where: WhichStore,
@@ -441,7 +439,6 @@ _CODES = {
 
 
 @app.command()
-@documented
 def doctor(
     where: WhichStore,
     handlers: Annotated[str | None, text(metavar="MODULE:NAME")] = None,
@@ -498,7 +495,6 @@ def _print_report(report: "Report", least: Severity, *, json: bool) -> None:
 
 
 @app.command()
-@documented
 def audit(
     where: Where,
     definitions: Definitions = None,
@@ -607,7 +603,6 @@ def _print_json(audited: "AuditedDefinition", *, times: bool) -> None:
 
 
 @app.command()
-@documented
 def migrate(
     where: WhichStore,
     check: bool = False,
