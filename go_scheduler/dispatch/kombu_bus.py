@@ -600,11 +600,11 @@ class Publisher(Line):
         # A message has an outcome if its connection was lost, or if it was never sent.
         if [each for each in overdue if not each.outcome.done()] or self._is_late():
             raise self._late()
-        # As many as there are now: confirms have to be read as well.
-        for _ in range(len(self._waiting)):
-            # A broker that is short of memory says so at any time: none waits then.
-            if not self._waiting:
-                break
+        # As many as there are now: confirms have to be read as well. A broker that is
+        # short of memory says so at any time, and then none of them waits any more.
+        left = len(self._waiting)
+        while left and self._waiting:
+            left -= 1
             posting = self._waiting.popleft()
             if posting.is_awaited():
                 self._send(posting)
