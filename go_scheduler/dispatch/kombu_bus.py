@@ -32,8 +32,14 @@ from kombu import Connection
 
 from go_scheduler.checks import check_at_least, check_positive, check_type
 from go_scheduler.clock import ZERO, Clock, SystemClock
-from go_scheduler.dispatch.bus import Delivery, MessageBus, Subscription
-from go_scheduler.dispatch.recording import PacedLog, check_prefetch, check_topic
+from go_scheduler.dispatch.bus import (
+    Delivery,
+    MessageBus,
+    PacedLog,
+    Subscription,
+    check_prefetch,
+    check_topic,
+)
 from go_scheduler.errors import BusUnavailableError, ConfigurationError
 from go_scheduler.formatting import shown
 

@@ -15,7 +15,17 @@ from uuid import UUID, uuid4
 
 from go_scheduler.checks import check_made, check_name, check_type
 from go_scheduler.clock import ZERO, Clock, SystemClock
-from go_scheduler.dispatch.bus import OPENER, Delivery, MessageBus, Subscription
+from go_scheduler.dispatch.bus import (
+    OPENER,
+    Delivery,
+    MessageBus,
+    PacedLog,
+    SafeDelivery,
+    Subscription,
+    Topics,
+    checked_tasks,
+    offered_again_after,
+)
 from go_scheduler.dispatch.messages.message import (
     Cancel,
     Run,
@@ -23,12 +33,6 @@ from go_scheduler.dispatch.messages.message import (
     Status,
     many_to_bytes,
     read_action,
-)
-from go_scheduler.dispatch.recording import (
-    PacedLog,
-    SafeDelivery,
-    Topics,
-    offered_again_after,
 )
 from go_scheduler.errors import BusUnavailableError, ConfigurationError
 from go_scheduler.formatting import shown
@@ -416,22 +420,15 @@ def served_topics(
 def _own(
     topic_per_task: bool | Collection[str], known: Sequence[str] | None
 ) -> Sequence[str]:
-    if topic_per_task is True:
+    asked = checked_tasks(topic_per_task)
+    if asked is True:
         if known is None:
             raise ConfigurationError(
                 "topic_per_task must name the tasks: only a HandlerRegistry says"
                 " itself which it has"
             )
         return known
-    if topic_per_task is False:
-        return ()
-    if isinstance(topic_per_task, str) or not isinstance(topic_per_task, Collection):
-        raise ConfigurationError(
-            "topic_per_task must be True, False or names of tasks, not"
-            f" {shown(topic_per_task)}"
-        )
-    names = sorted({check_name("topic_per_task", each) for each in topic_per_task})
-    return [each for each in names if known is None or each in known]
+    return sorted(each for each in asked or () if known is None or each in known)
 
 
 def unserved_texts(
