@@ -455,7 +455,7 @@ class Hearing:
         self._topics = topics
         self._clock = scheduler._clock
         self._events = scheduler.teller("dispatch", bounded=True)
-        self._log = PacedLog(logging.getLogger("go_scheduler.dispatch"), self._clock)
+        self._log = PacedLog(_LOG, self._clock)
         self._begun = self._clock.elapsed()
         self._timeouts = timeouts
         self._handed_out = handed_out

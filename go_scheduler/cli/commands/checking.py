@@ -236,28 +236,16 @@ def plan(
         found = planned(client, definitions, **given)
         print_one(_plan_document(found), "\n".join(_plan_lines(found)), json=json)
         if apply:
-            _apply(client, found, definitions, yes=yes, given=given, version=version)
+            if found.removal != "keep":
+                count = len(found.removed)
+                confirm(f"{found.removal} {count} definitions", count, yes=yes)
+            applied = client.declare(definitions, version=version, **given)
+            if definitions and not applied:
+                note("nothing was done: a later version of the set has been declared")
+                raise typer.Exit(ExitCode.NOT_SO)
             tell = note if json else line
             tell("it has been declared")
     if check and not found.changes_nothing:
-        raise typer.Exit(ExitCode.NOT_SO)
-
-
-def _apply(
-    client: Client,
-    found: "Plan",
-    definitions: Sequence[TaskDefinition],
-    *,
-    yes: bool,
-    given: Mapping[str, Any],
-    version: int | None,
-) -> None:
-    if found.removal != "keep":
-        count = len(found.removed)
-        confirm(f"{found.removal} {count} definitions", count, yes=yes)
-    declared = client.declare(definitions, version=version, **given)
-    if definitions and not declared:
-        note("nothing was done: a later version of the set has been declared")
         raise typer.Exit(ExitCode.NOT_SO)
 
 
