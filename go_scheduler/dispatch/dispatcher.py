@@ -347,9 +347,15 @@ class Opened:
         self.errors: list[ConfigurationError] = []
         for each in read_statuses(delivery.body):
             try:
-                self.heard.append(self._heard(each, topics))
+                if isinstance(each, ConfigurationError):
+                    raise each
+                check_name("worker", each.worker)
+                topics.control(each.worker)
             except ConfigurationError as error:
                 self.errors.append(error)
+            else:
+                claim = Claim(instance_id=each.instance_id, attempt=each.attempt)
+                self.heard.append(Heard(self, each, claim))
         self._left = len(self.heard)
         if not self._left:
             self._close()
@@ -366,23 +372,6 @@ class Opened:
             self._delivery.reject(requeue=False)
         else:
             self._delivery.ack()
-
-    def _heard(self, status: Status | ConfigurationError, topics: Topics) -> Heard:
-        if isinstance(status, ConfigurationError):
-            raise status
-        check_worker(status.worker, topics)
-        claim = Claim(instance_id=status.instance_id, attempt=status.attempt)
-        return Heard(self, status, claim)
-
-
-def check_worker(worker: str, topics: Topics) -> None:
-    """Check the name of a worker.
-
-    Raises:
-        ConfigurationError: No worker can have this name.
-    """
-    check_name("worker", worker)
-    topics.control(worker)
 
 
 @dataclass(slots=True)
