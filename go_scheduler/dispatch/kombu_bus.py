@@ -395,9 +395,8 @@ class Line(ABC):
     def _listen(self, wire: Wire) -> None:
         """Wait for the broker or a wake, and handle all that has come."""
         if not self.address.is_amqp:
-            self._waker.wait(_POLLING)
-            while wire.drain(0):
-                continue
+            if not wire.drain(0):
+                self._waker.wait(_POLLING)
             return
         sock = wire.connection.sock
         readable = self._waker.wait(_BEAT.total_seconds(), sock)
