@@ -6,6 +6,7 @@ import inspect
 import json
 import types
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from importlib.util import find_spec
 from types import SimpleNamespace
@@ -151,8 +152,8 @@ class Adapter:
 
     def __init__(self, name: str, annotation: object) -> None:
         self._name = name
-        self._annotation = Any if annotation is _UNSAID else annotation
-        plain = plain_type(self._annotation)
+        self._annotation = annotation
+        plain = plain_type(annotation)
         self._type = None if plain else _by_pydantic(name, annotation)
         self._read: Read = plain or self._validated
 
@@ -259,7 +260,7 @@ class Payload:
         self._signature = inspect.Signature(parameters)
         self._others: str | None = None
         self._adapters: dict[str, Adapter] = {}
-        self.types: dict[str, object] = {}
+        self.types: dict[str, Any] = {}
         for each in parameters:
             if each.kind is inspect.Parameter.VAR_KEYWORD:
                 self._others = each.name
@@ -274,7 +275,7 @@ class Payload:
                     f"task {task!r}: no parameter can be called {each.name}, which"
                     " enqueue() takes for itself"
                 )
-            hint = hints.get(each.name, each.annotation)
+            hint = hints.get(each.name, Any)
             self.types[each.name] = hint
             try:
                 self._adapters[each.name] = Adapter(each.name, hint)
@@ -289,14 +290,6 @@ class Payload:
             for name in self._adapters
             if self._signature.parameters[name].default is _UNSAID
         )
-
-    def _default_of(self, name: str) -> JSON:
-        """The default of a parameter; None if JSON cannot hold it."""
-        default = self._signature.parameters[name].default
-        try:
-            return self._adapter(name).dump(default)
-        except ValueError:
-            return None
 
     def schema(self) -> dict[str, JSON]:
         """The JSON schema of what is stored.
@@ -313,11 +306,8 @@ class Payload:
         from pydantic import TypeAdapter
         from pydantic.errors import PydanticInvalidForJsonSchema
 
-        kinds: dict[str, Any] = {
-            name: Any if kind is _UNSAID else kind for name, kind in self.types.items()
-        }
         adapters: Any = [
-            (name, "validation", TypeAdapter(kind)) for name, kind in kinds.items()
+            (name, "validation", TypeAdapter(kind)) for name, kind in self.types.items()
         ]
         try:
             schemas, shared = TypeAdapter.json_schemas(adapters)
@@ -330,8 +320,13 @@ class Payload:
             name: dict(schemas[name, "validation"]) for name in self.types
         }
         for name in self.types.keys() - {*self.required}:
-            if (default := self._default_of(name)) is not None:
-                properties[name]["default"] = default
+            # JSON cannot hold every default.
+            with suppress(ValueError):
+                default = self._adapter(name).dump(
+                    self._signature.parameters[name].default
+                )
+                if default is not None:
+                    properties[name]["default"] = default
         schema = {
             "type": "object",
             "properties": properties,
