@@ -12,7 +12,7 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from go_scheduler.cli.commands import adding, checking, definitions, serving, types
+from go_scheduler.cli.commands import adding, checking, definitions, serving
 from go_scheduler.cli.options import ExitCode, exit_code_of
 from go_scheduler.cli.output import OutputError, line, note
 from go_scheduler.errors import GoSchedulerError
@@ -92,7 +92,7 @@ def options(
 
 for _each in (serving, adding, definitions, checking):
     application.add_typer(_each.app)
-application.add_typer(types.app, name="types")
+application.add_typer(adding.types, name="types")
 
 
 @cache

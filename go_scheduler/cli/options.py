@@ -11,9 +11,10 @@ from dataclasses import dataclass, fields, is_dataclass
 from datetime import datetime, timedelta
 from enum import IntEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, get_args, get_origin
 
 import typer
+from typer.models import CommandFunctionType
 
 from go_scheduler.client import Client
 from go_scheduler.errors import (
@@ -37,13 +38,29 @@ _ITEM = re.compile(r"^ {4}(\w+): (.*(?:\n {5,}.*)*)", re.MULTILINE)
 """A name, and what is said of it, on one or more lines."""
 
 
-def documented(function: Callable[..., None]) -> Callable[..., None]:
-    """Decorate a command: its docstring says what each of its options is.
+class Application(typer.Typer):
+    """Commands whose docstrings say what their options are.
 
     A parameter that is annotated with a dataclass stands for a group of options, one
     for each field. ``Attributes`` of the group say what they are; a group may have a
     ``PANEL``, a heading in the help.
     """
+
+    def command(
+        self, name: str | None = None, **more: Any
+    ) -> Callable[[CommandFunctionType], CommandFunctionType]:
+        """Decorate a command."""
+        add = super().command(name, **more)
+
+        def decorate(function: CommandFunctionType) -> CommandFunctionType:
+            add(_documented(function))
+            return function
+
+        return decorate
+
+
+def _documented(function: Callable[..., None]) -> Callable[..., None]:
+    """The command as Typer wants it."""
     about, helps = _read(function)
     parameters = inspect.signature(function).parameters.values()
     groups: dict[str, Any] = {
@@ -270,7 +287,7 @@ def exit_code_of(error: GoSchedulerError) -> ExitCode:
     return ExitCode.NOT_SO
 
 
-Connected: TypeAlias = Union[Client, "Remote"]
+Connected: TypeAlias = "Client | Remote"
 _MIGRATES = ("sqlite", "postgresql", "cockroachdb")
 
 Url = Annotated[str | None, text(metavar="URL")]

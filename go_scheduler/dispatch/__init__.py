@@ -9,6 +9,7 @@ if typing.TYPE_CHECKING:
         Delivery,
         MessageBus,
         Subscription,
+        Topics,
         open_bus,
         register_bus,
     )
@@ -22,7 +23,6 @@ if typing.TYPE_CHECKING:
         read_action,
         read_statuses,
     )
-    from go_scheduler.dispatch.recording import Topics
     from go_scheduler.dispatch.worker import DispatchWorker, tell_progress
     from go_scheduler.working.worker import Work
 else:
@@ -39,7 +39,7 @@ else:
             "Run": "messages.message",
             "Status": "messages.message",
             "Subscription": "bus",
-            "Topics": "recording",
+            "Topics": "bus",
             "Work": "worker",
             "message_schema": "messages.message",
             "open_bus": "bus",

@@ -1,25 +1,31 @@
-"""The interface of a message bus: publish, deliver, acknowledge; opened by its URL."""
+"""The interface of a message bus, opened by its URL; and the topics on it."""
 
 from __future__ import annotations
 
+import logging
 import re
 import threading
 from abc import ABC, abstractmethod
 from collections import deque
+from collections.abc import Collection
 from concurrent.futures import Future
+from dataclasses import dataclass
+from datetime import timedelta
 from functools import cached_property, partial
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING
 
-from go_scheduler.checks import check_type
+from go_scheduler.checks import check_name, check_type
 from go_scheduler.errors import ConfigurationError
+from go_scheduler.events.event_bus import BoundedLog
 from go_scheduler.formatting import a, shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from datetime import timedelta
     from types import TracebackType
     from typing import Self
+
+    from go_scheduler.clock import Clock
 
 
 _MOST_THREADS = 16
@@ -255,6 +261,191 @@ class Subscription(ABC):
         ``receive`` is not called after this has returned, unless ``receive`` itself
         called it. A second call does nothing.
         """
+
+
+LONGEST_TOPIC = 255
+"""The most bytes of a topic's name, in UTF-8: what AMQP allows."""
+MOST_PREFETCHED = 65_535
+"""The largest prefetch of a subscription: what AMQP allows."""
+_ESCAPED = str.maketrans({"%": "%25", ".": "%2E", "\n": "%0A", "\r": "%0D"})
+
+
+@dataclass(frozen=True, slots=True)
+class Topics:
+    """The names of topics.
+
+    Attributes:
+        namespace: The beginning of all topics. Schedulers that share a bus and do not
+            work together need different namespaces.
+
+    Raises:
+        ConfigurationError: The namespace is no short text, has a character that cannot
+            be printed, or begins with ``amq``, which brokers reserve.
+    """
+
+    namespace: str = "go_scheduler"
+
+    def __post_init__(self) -> None:
+        namespace = check_name("namespace", self.namespace)
+        if not namespace.isprintable() or f"{namespace}.".startswith("amq."):
+            raise ConfigurationError(
+                "namespace must be of characters that can be printed, and not begin"
+                f" with amq, which brokers keep for themselves: {shown(namespace)}"
+            )
+
+    def runs(self, queue: str, task: str | None = None) -> str:
+        """The topic for the runs of a queue, or of one task in that queue."""
+        return self._named("run", queue, *() if task is None else (task,))
+
+    @property
+    def statuses(self) -> str:
+        """The topic to which workers send statuses."""
+        return self._named("statuses")
+
+    def control(self, worker: str) -> str:
+        """The topic that tells one worker which runs to cancel."""
+        return self._named("control", worker)
+
+    def _named(self, *parts: str) -> str:
+        # A dot within a name could make two topics equal, and RabbitMQ removes line
+        # breaks from names.
+        escaped = [each.translate(_ESCAPED) for each in parts]
+        topic = ".".join([self.namespace, *escaped])
+        return check_topic(topic)
+
+
+def check_topic(topic: object) -> str:
+    """Check that a bus can have a topic, and return it.
+
+    Raises:
+        ConfigurationError: It is not text, or it is empty or too long.
+    """
+    check_type("topic", topic, str)
+    assert isinstance(topic, str)
+    if not 0 < (size := len(topic.encode())) <= LONGEST_TOPIC:
+        raise ConfigurationError(
+            f"topic {shown(topic)} has {size} bytes, and a bus takes 1 to"
+            f" {LONGEST_TOPIC}: give what it is made of shorter names"
+        )
+    return topic
+
+
+def checked_tasks(given: object) -> bool | frozenset[str]:
+    """Check which tasks have a topic of their own: all, none, or those of some names.
+
+    Raises:
+        ConfigurationError: It does not say so, or a name is none.
+    """
+    if isinstance(given, bool):
+        return given
+    if isinstance(given, str) or not isinstance(given, Collection):
+        raise ConfigurationError(
+            f"topic_per_task must be True, False or names of tasks, not {shown(given)}"
+        )
+    return frozenset(check_name("topic_per_task", each) for each in given)
+
+
+def check_prefetch(prefetch: object) -> None:
+    """Check that a prefetch is a number that a bus allows.
+
+    Raises:
+        ConfigurationError: It is not.
+    """
+    if type(prefetch) is not int or not 0 <= prefetch <= MOST_PREFETCHED:
+        raise ConfigurationError(
+            f"prefetch must be a number of 0 to {MOST_PREFETCHED}: {shown(prefetch)}"
+        )
+
+
+_FIRST_DELAY, _LONGEST_DELAY = timedelta(seconds=1), timedelta(minutes=1)
+_MOST_DOUBLED = 6
+
+
+def offered_again_after(attempt: int) -> timedelta:
+    """How long nobody may claim an instance that a worker has given back."""
+    return min(_LONGEST_DELAY, _FIRST_DELAY * (1 << min(attempt - 1, _MOST_DOUBLED)))
+
+
+_SECOND = timedelta(seconds=1)
+
+
+class PacedLog:
+    """A log that writes a few lines of each kind per second, and counts the others.
+
+    Each kind has a limit of its own, so that many lines of one kind never hide a rare
+    one of another.
+
+    Args:
+        log: The log to write to.
+        clock: Measures seconds.
+    """
+
+    def __init__(self, log: logging.Logger, clock: Clock) -> None:
+        self._log = log
+        self._kinds: dict[str, BoundedLog] = {}
+        self._clock = clock
+        self._begun = clock.elapsed()
+
+    def write(
+        self,
+        level: int,
+        message: str,
+        *args: object,
+        error: BaseException | None = None,
+    ) -> None:
+        """Write a line, unless this second had enough lines of this message."""
+        # Lines below the level of the log do not count.
+        if not self._log.isEnabledFor(level):
+            return
+        now = self._clock.elapsed()
+        if now >= self._begun + _SECOND:
+            self._begun = now
+            self.close()
+        kind = self._kinds.setdefault(message, BoundedLog(self._log))
+        kind.write(level, message, *args, ids={}, error=error)
+
+    def close(self) -> None:
+        """Write how many lines were left out; call it after the last line."""
+        for each in list(self._kinds.values()):
+            each.begin()
+
+
+class SafeDelivery:
+    """Wraps a delivery: if ``ack`` or ``reject`` raises, that is logged.
+
+    The bus then delivers the message again.
+
+    Args:
+        delivery: The delivery.
+        log: The log for errors.
+
+    Raises:
+        Exception: The bus raises it for the body.
+
+    Attributes:
+        body: The message.
+    """
+
+    def __init__(self, delivery: Delivery, log: PacedLog) -> None:
+        self._delivery = delivery
+        self._log = log
+        self.body = delivery.body
+
+    def ack(self) -> None:
+        """Tell the bus that the message has been handled."""
+        self._tell(self._delivery.ack)
+
+    def reject(self, *, requeue: bool) -> None:
+        """Put the message back into the queue, or drop it."""
+        self._tell(partial(self._delivery.reject, requeue=requeue))
+
+    def _tell(self, tell: Callable[[], None]) -> None:
+        try:
+            tell()
+        # A third party's bus may raise anything.
+        except Exception as error:
+            text = "a message could not be acknowledged or rejected: %s"
+            self._log.write(logging.ERROR, text, error, error=error)
 
 
 ENTRY_POINTS = "go_scheduler.buses"

@@ -11,16 +11,14 @@ import ssl
 import threading
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from itertools import takewhile
-from queue import Empty
 from select import POLLIN, poll
 from ssl import SSLSocket
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from amqp.exceptions import (
@@ -34,171 +32,135 @@ from kombu import Connection
 
 from go_scheduler.checks import check_at_least, check_positive, check_type
 from go_scheduler.clock import ZERO, Clock, SystemClock
-from go_scheduler.dispatch.bus import Delivery, MessageBus, Subscription
-from go_scheduler.dispatch.recording import PacedLog, check_prefetch, check_topic
+from go_scheduler.dispatch.bus import (
+    Delivery,
+    MessageBus,
+    PacedLog,
+    Subscription,
+    check_prefetch,
+    check_topic,
+)
 from go_scheduler.errors import BusUnavailableError, ConfigurationError
 from go_scheduler.formatting import shown
 
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+# The schemes with which an option, or the argument that it stands for, has an effect.
 _SCHEMES = {"queue_type": ("amqp", "amqps"), "tls_ca": ("amqps",)}
-_IN_URLS = {"queue_type": "queue_type", "ca_certs": "tls_ca"}
-
-
-def options_of(hosts: Iterable[SplitResult]) -> Mapping[str, str]:
-    """The options in the URLs of several hosts; of equal names the last counts.
-
-    Raises:
-        ConfigurationError: An option does not exist, is not for this scheme, or has no
-            value. Text that may be part of a password is not repeated.
-    """
-    found: dict[str, str] = {}
-    for parts in hosts:
-        for name, value in parse_qsl(parts.query, keep_blank_values=True):
-            if parts.scheme not in _SCHEMES.get(name, ()) or not value:
-                known = "; ".join(
-                    f"{each}=… for {' and '.join(schemes)}"
-                    for each, schemes in _SCHEMES.items()
-                )
-                what = "such option" if "@" in parts.query else f"option {shown(name)}"
-                raise ConfigurationError(
-                    f"the URL of a bus has no {what} with {parts.scheme}://; known:"
-                    f" {known}"
-                )
-            found[name] = value
-    return found
-
-
-def check_meant(scheme: str, argument: str) -> None:
-    """Check that an argument has an effect with a scheme.
-
-    Raises:
-        ConfigurationError: It has none.
-    """
-    schemes = _SCHEMES[_IN_URLS[argument]]
-    if scheme not in schemes:
-        raise ConfigurationError(
-            f"{argument} means nothing with {scheme}://, but with"
-            f" {' and '.join(schemes)}: leave it out"
-        )
+# kombu takes amqp:// for librabbitmq, another library, where that is installed.
+_TRANSPORTS = {"amqp": "pyamqp", "amqps": "amqps", "memory": "memory"}
+_CLASSIC = "classic"
+_QUEUE_TYPES = (_CLASSIC, "quorum")
+_HIDDEN = "***"
 
 
 class Wire:
-    """An open connection; kombu never reconnects by itself.
+    """An open connection, which is never opened again by itself.
 
     Args:
         client: The connection parameters.
+
+    Attributes:
+        connection: The driver's.
 
     Raises:
         Exception: The driver raises it if the connection cannot be opened.
     """
 
     def __init__(self, client: Connection) -> None:
-        # Kept, as kombu closes the connection when the client is collected.
-        self._client = client
+        # Not the client's own methods: they connect again, and try several times.
         self._transport = client.transport
-        self._channels: list[Any] = []
         self.connection: Any = self._transport.establish_connection()
-
-    @property
-    def socket(self) -> socket.socket:
-        """The socket of a connection to an AMQP broker."""
-        sock: socket.socket = self.connection.sock
-        return sock
 
     def channel(self) -> Any:
         """A new channel."""
-        channel = self._transport.create_channel(self.connection)
-        self._channels.append(channel)
-        return channel
+        return self._transport.create_channel(self.connection)
 
     def drain(self, seconds: float) -> bool:
         """Handle the next event; returns whether one came in time."""
         try:
             self._transport.drain_events(self.connection, timeout=seconds)
-        except (TimeoutError, Empty):
+        except TimeoutError:
             return False
         return True
-
-    def beat(self) -> None:
-        """Send a heartbeat to the broker, if one is due.
-
-        Raises:
-            Exception: The broker has sent nothing for too long.
-        """
-        self._transport.heartbeat_check(self.connection)
 
     def close(self, *, answered: bool = True) -> None:
         """Close it; with ``answered``, wait for the broker's answer."""
         with suppress(Exception):
             if answered:
                 self._transport.close_connection(self.connection)
-        # The sockets are closed in any case.
-        if hasattr(self._transport, "_collect"):
-            with suppress(Exception):
-                self._transport._collect(self.connection)
-            return
-        for each in self._channels:
-            # At the end of the process it would requeue messages that others have had.
-            each.do_restore = False
-            # The first call waits for an answer, the second does not.
-            for _ in range(2):
-                with suppress(Exception):
-                    each.close()
-
-
-# kombu takes amqp:// for librabbitmq, another library, where that is installed.
-_TRANSPORTS = {"amqp": "pyamqp", "amqps": "amqps", "memory": "memory"}
-_HIDDEN = "***"
-_POLLING = 0.005
+        # The socket is closed in any case; a bus in memory has none.
+        with suppress(Exception):
+            self.connection.collect()
 
 
 class Address:
-    """The address of a broker.
+    """The address of a broker, and how to speak to it.
 
     Args:
         url: The URL; of several hosts, with ``;`` between them.
+        queue_type: The type of queues that do not exist yet.
         ca_certs: The file of CA certificates that the broker's is checked against.
         heartbeat: The interval of heartbeats in both directions.
         timeout: How long to wait for any answer.
         options: More options of kombu's transport.
 
     Attributes:
-        scheme: The scheme of the URL.
         shown: The URL without a password.
         prefix: The beginning of the names of queues.
         is_amqp: Whether the broker speaks AMQP: it confirms, and has a socket.
-        queue_type: The option in the URL; None: there is none.
-        ca_certs: The option in the URL, or else the argument.
+        queue_type: The option in the URL, or else the argument.
+        ca_certs: Likewise.
 
     Raises:
-        ConfigurationError: It is not the URL of a broker.
+        ConfigurationError: It is not the URL of a broker, or an option is wrong.
     """
 
     def __init__(
         self,
         url: str,
         *,
+        queue_type: str,
         ca_certs: str | None,
         heartbeat: timedelta,
         timeout: timedelta,
         options: Mapping[str, object],
     ) -> None:
-        self._parts = [_split(each) for each in str(url).split(";")]
+        self._parts = [_split(each) for each in url.split(";")]
         first = self._parts[0]
         if len({each.scheme for each in self._parts}) > 1:
             raise ConfigurationError("the URLs of a bus's hosts have different schemes")
-        self.scheme = first.scheme
-        self.is_amqp = first.scheme in ("amqp", "amqps")
+        self.is_amqp = first.scheme != "memory"
         self.shown = ";".join(map(_masked, self._parts))
+        given = _options_of(self._parts)
+        for argument, option, is_given in (
+            ("queue_type", "queue_type", queue_type != _CLASSIC),
+            ("ca_certs", "tls_ca", ca_certs is not None),
+        ):
+            if is_given and first.scheme not in _SCHEMES[option]:
+                raise ConfigurationError(
+                    f"{argument} means nothing with {first.scheme}://, but with"
+                    f" {' and '.join(_SCHEMES[option])}: leave it out"
+                )
+        self.queue_type = given.get("queue_type", queue_type)
+        self.ca_certs = given.get("tls_ca", ca_certs)
+        if self.ca_certs is not None:
+            _check_certificates(self.ca_certs)
+        if self.queue_type not in _QUEUE_TYPES:
+            known = " or ".join(_QUEUE_TYPES)
+            raise ConfigurationError(
+                f"queue_type must be {known}, not {shown(self.queue_type)}"
+            )
         self._heartbeat = heartbeat.total_seconds() if self.is_amqp else 0
         self._timeout = timeout.total_seconds()
-        said = options_of(self._parts)
-        self.queue_type = said.get("queue_type")
-        self.ca_certs = said.get("tls_ca", ca_certs)
-        self._options = options
+        # A broker that hangs keeps nobody waiting.
+        limits = {"read_timeout": self._timeout, "write_timeout": self._timeout}
+        self._options = {**(limits if self.is_amqp else {}), **options}
         self._next = 0
         # The host in the URL tells buses in memory apart.
-        in_memory = first.scheme == "memory" and first.netloc
-        self.prefix = f"{first.netloc}." if in_memory else ""
+        is_named = first.netloc and not self.is_amqp
+        self.prefix = f"{first.netloc}." if is_named else ""
 
     def connect(self) -> Wire:
         """Open a connection; to the next host, if the last one did not answer.
@@ -208,18 +170,19 @@ class Address:
         """
         parts = self._parts[self._next % len(self._parts)]
         self._next += 1
+        # The certificate and the host's name are checked.
+        tls = {
+            "cert_reqs": ssl.CERT_REQUIRED,
+            "server_hostname": parts.hostname,
+            "ca_certs": self.ca_certs,
+        }
         wire = Wire(
             Connection(
-                hostname=parts.hostname,
-                port=parts.port,
-                userid=_decoded(parts.username),
-                password=_decoded(parts.password),
-                virtual_host=_decoded(parts.path[1:]),
-                transport=_TRANSPORTS[parts.scheme],
-                ssl=self._ssl(parts),
+                f"{_TRANSPORTS[parts.scheme]}://{parts.netloc}{parts.path}",
+                ssl=tls if parts.scheme == "amqps" else False,
                 heartbeat=self._heartbeat,
                 connect_timeout=self._timeout,
-                transport_options=self._transport_options(),
+                transport_options=self._options,
             )
         )
         # This host has answered: the next connection tries it first.
@@ -236,23 +199,6 @@ class Address:
         raised = BusUnavailableError(f"the bus at {self.shown} cannot be used: {text}")
         raised.__cause__ = error
         return raised
-
-    def _ssl(self, parts: SplitResult) -> dict[str, object] | bool:
-        """The TLS options: the certificate and the host's name are checked."""
-        if parts.scheme != "amqps":
-            return False
-        return {
-            "cert_reqs": ssl.CERT_REQUIRED,
-            "server_hostname": parts.hostname,
-            "ca_certs": self.ca_certs,
-        }
-
-    def _transport_options(self) -> dict[str, object]:
-        """The options of the transport, with timeouts for a broker that hangs."""
-        ours = {"polling_interval": _POLLING}
-        if self.is_amqp:
-            ours = {"read_timeout": self._timeout, "write_timeout": self._timeout}
-        return {**ours, **self._options}
 
 
 def reason(error: BaseException) -> str:
@@ -288,8 +234,37 @@ def _masked(parts: SplitResult) -> str:
     return f"{parts.scheme}://{f'{user}@' if user else ''}{host}{parts.path}"
 
 
-def _decoded(text: str | None) -> str | None:
-    return unquote(text) if text else None
+def _options_of(hosts: Iterable[SplitResult]) -> Mapping[str, str]:
+    """The options in the URLs of several hosts; of equal names the last counts.
+
+    Raises:
+        ConfigurationError: An option does not exist, is not for this scheme, or has no
+            value. Text that may be part of a password is not repeated.
+    """
+    found: dict[str, str] = {}
+    for parts in hosts:
+        for name, value in parse_qsl(parts.query, keep_blank_values=True):
+            if parts.scheme not in _SCHEMES.get(name, ()) or not value:
+                known = "; ".join(
+                    f"{each}=… for {' and '.join(schemes)}"
+                    for each, schemes in _SCHEMES.items()
+                )
+                what = "such option" if "@" in parts.query else f"option {shown(name)}"
+                raise ConfigurationError(
+                    f"the URL of a bus has no {what} with {parts.scheme}://; known:"
+                    f" {known}"
+                )
+            found[name] = value
+    return found
+
+
+def _check_certificates(file: object) -> None:
+    check_type("ca_certs", file, str)
+    assert isinstance(file, str)
+    try:
+        ssl.create_default_context(cafile=file)
+    except OSError as error:
+        raise ConfigurationError(f"ca_certs: {shown(file)}: {error}") from error
 
 
 class Waker:
@@ -337,6 +312,9 @@ _LOG = logging.getLogger("go_scheduler.dispatch")
 _BEAT = timedelta(seconds=1)
 _FIRST_BACKOFF = timedelta(milliseconds=100)
 _LONGEST_BACKOFF = timedelta(seconds=5)
+_OWN_LIVES = timedelta(minutes=1)
+# Seconds between two looks at a bus in memory.
+_POLLING = 0.005
 
 
 def backoff(error: Exception, failures: int) -> timedelta:
@@ -383,8 +361,8 @@ class Line(ABC):
     def end(self) -> None:
         """End the thread, and wait until it has ended, unless it is the caller."""
         self.closing = True
-        self.wake()
         if self._thread.is_alive() and threading.current_thread() is not self._thread:
+            self._waker.wake()
             self._thread.join()
 
     def _live(self) -> None:
@@ -395,13 +373,9 @@ class Line(ABC):
             self._waker.close()
 
     def _connect_and_talk(self) -> None:
+        wire, answered = None, False
         try:
             wire = self.address.connect()
-        except Exception as error:
-            self._failed(error)
-            return
-        answered = True
-        try:
             self._begin(wire)
             self._failures = 0
             if self._away:
@@ -411,22 +385,26 @@ class Line(ABC):
                 self._turn()
                 self._listen(wire)
             self._finish()
+            answered = True
         except Exception as error:
-            answered = False
             self._failed(error)
         finally:
-            wire.close(answered=answered)
+            if wire is not None:
+                wire.close(answered=answered)
 
     def _listen(self, wire: Wire) -> None:
         """Wait for the broker or a wake, and handle all that has come."""
         if not self.address.is_amqp:
-            self._listen_without_socket(wire)
+            if not wire.drain(0):
+                self._waker.wait(_POLLING)
             return
-        readable = self._waker.wait(_BEAT.total_seconds(), wire.socket)
+        sock = wire.connection.sock
+        readable = self._waker.wait(_BEAT.total_seconds(), sock)
         while readable:
             wire.drain(_BEAT.total_seconds())
-            readable = self._waker.wait(0, wire.socket)
-        wire.beat()
+            readable = self._waker.wait(0, sock)
+        # Raises if the broker has sent nothing for too long.
+        wire.connection.heartbeat_tick()
 
     def _failed(self, error: Exception) -> None:
         if self.closing:
@@ -440,6 +418,37 @@ class Line(ABC):
         while not self.closing and (left := until - self._clock.elapsed()) > ZERO:
             self._waker.wait(left.total_seconds())
 
+    def _declare(
+        self, wire: Wire, queue: str, *, own: bool = False
+    ) -> ChannelError | None:
+        """Declare a queue that survives a restart of the broker.
+
+        Args:
+            wire: The connection.
+            queue: Its name.
+            own: Whether the broker deletes it a while after its last consumer has gone.
+
+        Returns:
+            Why the broker refused; None: it did not. The queue may exist all the same,
+            with other properties.
+        """
+        arguments: dict[str, object] = {}
+        if own:
+            arguments["x-expires"] = int(_OWN_LIVES.total_seconds() * 1000)
+        elif self.address.queue_type != _CLASSIC:
+            arguments["x-queue-type"] = self.address.queue_type
+        # A broker that refuses closes the channel.
+        channel = wire.channel()
+        try:
+            channel.queue_declare(
+                queue=queue, durable=True, auto_delete=False, arguments=arguments
+            )
+        except ChannelError as error:
+            refused: ChannelError = error
+            return refused
+        channel.close()
+        return None
+
     @abstractmethod
     def _begin(self, wire: Wire) -> None:
         """A connection has been made."""
@@ -448,10 +457,6 @@ class Line(ABC):
     def _turn(self) -> None:
         """Do what other threads have queued."""
 
-    @abstractmethod
-    def _listen_without_socket(self, wire: Wire) -> None:
-        """Wait as ``_listen`` does, for a broker without a socket."""
-
     def _finish(self) -> None:
         """Prepare for an orderly close, while the connection is open."""
         return
@@ -459,54 +464,6 @@ class Line(ABC):
     @abstractmethod
     def _lost(self, error: Exception) -> None:
         """The connection is lost, or there was none, for this reason."""
-
-
-_OWN_LIVES = timedelta(minutes=1)
-
-
-class Queues:
-    """Declares queues on a connection, on a channel of its own.
-
-    If the broker refuses a queue, it closes the channel; the next queue gets a new one.
-
-    Args:
-        wire: The connection.
-        queue_type: ``classic`` or ``quorum``.
-    """
-
-    def __init__(self, wire: Wire, queue_type: str) -> None:
-        self._wire = wire
-        self._channel: Any = None
-        self._type = queue_type
-
-    def declare(self, queue: str, *, own: bool = False) -> ChannelError | None:
-        """Declare a queue that survives a restart of the broker.
-
-        Args:
-            queue: Its name.
-            own: Whether the broker deletes it a while after its last consumer has gone.
-
-        Returns:
-            Why the broker refused; None: it did not. The queue may exist all the same,
-            with other properties.
-        """
-        if self._channel is None:
-            self._channel = self._wire.channel()
-        arguments: dict[str, object] = {}
-        if own:
-            arguments["x-expires"] = int(_OWN_LIVES.total_seconds() * 1000)
-        elif self._type != "classic":
-            arguments["x-queue-type"] = self._type
-        channel, self._channel = self._channel, None
-        try:
-            channel.queue_declare(
-                queue=queue, durable=True, auto_delete=False, arguments=arguments
-            )
-        except ChannelError as error:
-            refused: ChannelError = error
-            return refused
-        self._channel = channel
-        return None
 
 
 # RabbitMQ closes the connection if an expiry is longer than about ten years.
@@ -522,10 +479,7 @@ class Posting:
         body: The message.
         expires: When the broker may drop it.
         keep: Whether it waits in the queue for a consumer.
-        explain: Turns an error into a ``BusUnavailableError``.
-        refused: Why its queue could not be declared; None: it could.
         returned: Whether the broker had no queue for it, so that it is sent again.
-        sent: Whether it may have reached the broker.
         outcome: Done once the broker has stored it.
     """
 
@@ -533,15 +487,15 @@ class Posting:
     body: bytes
     expires: timedelta | None
     keep: bool
-    explain: Callable[[BaseException], BusUnavailableError]
-    refused: Exception | None = None
     returned: bool = False
-    sent: bool = False
     outcome: Future[None] = field(default_factory=Future)
 
-    def properties(self) -> dict[str, object]:
-        """Its AMQP properties."""
-        found: dict[str, object] = {"delivery_mode": 2 if self.keep else 1}
+    def properties(self, number: int) -> dict[str, object]:
+        """Its AMQP properties, with its number on the channel."""
+        found: dict[str, object] = {
+            "delivery_mode": 2 if self.keep else 1,
+            "message_id": str(number),
+        }
         if self.expires is not None and self.expires < _LONGEST_EXPIRY:
             found["expiration"] = str(int(self.expires.total_seconds() * 1000))
         return found
@@ -553,121 +507,7 @@ class Posting:
             return True
         return not outcome.done() and outcome.set_running_or_notify_cancel()
 
-    def done(self) -> None:
-        """Note that the broker has stored it."""
-        with suppress(InvalidStateError):
-            self.outcome.set_result(None)
 
-    def refused_for(self, error: Exception) -> None:
-        """Note that the broker does not have it."""
-        self.sent = False
-        self.failed(error)
-
-    def failed(self, error: Exception) -> None:
-        """Note that the broker does not have it, or may not have it."""
-        # Each message gets an error of its own, though many have the same cause.
-        raised = self.explain(error)
-        raised.unsent = not self.sent
-        # It may have been cancelled.
-        with suppress(InvalidStateError):
-            self.outcome.set_exception(raised)
-
-
-class PlainOutlet:
-    """Sends to a broker that has stored a message when the call returns.
-
-    Attributes:
-        unconfirmed: None.
-    """
-
-    def __init__(self, wire: Wire) -> None:
-        self._channel = wire.channel()
-        self.unconfirmed: dict[int, Posting] = {}
-
-    def send(self, posting: Posting) -> None:
-        """Send a message, and wait for the broker."""
-        message = self._channel.prepare_message(
-            posting.body, properties=posting.properties()
-        )
-        self._channel.basic_publish(message, exchange="", routing_key=posting.queue)
-        posting.done()
-
-
-class ConfirmedOutlet:
-    """Sends without waiting; the broker confirms each message once it is stored.
-
-    Args:
-        wire: The connection.
-        queue_type: The type of queues that do not exist yet.
-        again: Called with a message for which the broker had no queue, to send it
-            again.
-
-    Attributes:
-        unconfirmed: The messages that are sent and not confirmed, by their number on
-            this channel, in their order.
-    """
-
-    def __init__(
-        self, wire: Wire, queue_type: str, *, again: Callable[[Posting], None]
-    ) -> None:
-        self._queues = Queues(wire, queue_type)
-        self._again = again
-        self._declared: set[str] = set()
-        self._channel: Any = wire.channel()
-        self._channel.confirm_select()
-        self._channel.events["basic_ack"].add(self._acked)
-        self._channel.events["basic_nack"].add(self._nacked)
-        self._channel.events["basic_return"].add(self._returned)
-        self.unconfirmed: dict[int, Posting] = {}
-        self._sent = 0
-
-    def send(self, posting: Posting) -> None:
-        """Send a message."""
-        if posting.keep and posting.queue not in self._declared:
-            posting.refused = self._queues.declare(posting.queue)
-            self._declared.add(posting.queue)
-        self._sent += 1
-        number = self._sent
-        self.unconfirmed[number] = posting
-        message = self._channel.prepare_message(
-            posting.body,
-            content_type="application/json",
-            properties={**posting.properties(), "message_id": str(number)},
-        )
-        self._channel.basic_publish(
-            message, exchange="", routing_key=posting.queue, mandatory=posting.keep
-        )
-
-    def _returned(
-        self, error: Exception, exchange: str, routing_key: str, message: Any
-    ) -> None:
-        """Handle a message without a queue; the broker confirms it next."""
-        self._declared.discard(routing_key)
-        posting = self.unconfirmed.pop(int(message.properties["message_id"]))
-        if posting.returned:
-            posting.refused_for(posting.refused or error)
-        else:
-            posting.returned = True
-            self._again(posting)
-
-    def _acked(self, number: int, multiple: bool) -> None:
-        for each in self._taken(number, multiple):
-            each.done()
-
-    def _nacked(self, number: int, multiple: bool) -> None:
-        for each in self._taken(number, multiple):
-            each.refused_for(RuntimeError("the queue has refused the message"))
-
-    def _taken(self, number: int, multiple: bool) -> list[Posting]:
-        """The messages that a number confirms."""
-        found = [number]
-        if multiple:
-            found = list(takewhile(lambda each: each <= number, self.unconfirmed))
-        known = [each for each in found if each in self.unconfirmed]
-        return [self.unconfirmed.pop(each) for each in known]
-
-
-_LONG = 3600.0
 _CLOSED = "it has been closed here"
 _UNCONFIRMED = "it has not confirmed a message within {:g} s"
 
@@ -681,27 +521,22 @@ class Publisher(Line):
     Args:
         address: The broker's address.
         timeout: How long the broker may take to confirm.
-        queue_type: The type of queues that do not exist yet.
         clock: The clock.
     """
 
-    def __init__(
-        self, address: Address, *, timeout: timedelta, queue_type: str, clock: Clock
-    ) -> None:
+    def __init__(self, address: Address, *, timeout: timedelta, clock: Clock) -> None:
         super().__init__(address, name="publisher", clock=clock)
         self._timeout = timeout
-        self._queue_type = queue_type
         self._lock = threading.Lock()
-        self._waiting: list[Posting] = []
-        self._sending: list[Posting] = []
+        self._waiting: deque[Posting] = deque()
         # Their callers have stopped waiting.
         self._overdue: list[Posting] = []
+        self._down: Exception | None = None
+        # Those sent and not confirmed, by their number on the channel, in their order.
+        self._unconfirmed: dict[int, Posting] = {}
         # The message that is unconfirmed for longest, and since when it is that one.
         self._oldest: Posting | None = None
         self._oldest_since = ZERO
-        self._down: Exception | None = None
-        self._started = False
-        self._outlet: PlainOutlet | ConfirmedOutlet | None = None
 
     @property
     def is_up(self) -> bool:
@@ -723,9 +558,7 @@ class Publisher(Line):
             with self._lock:
                 self._overdue.append(posting)
             self.wake()
-            raised = self.address.unavailable(self._late())
-            raised.unsent = never
-            raise raised from error
+            raise self._error(self._late(), unsent=never) from error
 
     def put(self, posting: Posting) -> None:
         """Queue a message; its outcome follows later."""
@@ -736,66 +569,112 @@ class Publisher(Line):
                 if self._down is not None:
                     # A new error: the traceback of one raised again grows each time.
                     raise ConnectionError(reason(self._down))
-                if not self._started:
+                if self._thread.ident is None:
                     self.start()
-                    self._started = True
                 self._waiting.append(posting)
         # This includes a process that has no threads or sockets left.
         except (OSError, RuntimeError) as error:
-            posting.failed(error)
+            self._refuse(posting, error, unsent=True)
         else:
             self.wake()
 
-    def _late(self) -> TimeoutError:
-        return TimeoutError(_UNCONFIRMED.format(self._timeout.total_seconds()))
-
     def end(self) -> None:
         """End the thread; the messages without an outcome fail."""
-        self.closing = True
-        if self._started:
-            super().end()
+        super().end()
         self._fail(ConnectionAbortedError(_CLOSED))
 
     def _begin(self, wire: Wire) -> None:
+        self._wire = wire
+        self._channel = wire.channel()
+        self._sent = 0
+        # The queues that exist, as far as is known, each with why it was refused.
+        self._declared: dict[str, ChannelError | None] = {}
+        self._unconfirmed = {}
         if self.address.is_amqp:
             wire.connection.on_blocked = self._blocked
             wire.connection.on_unblocked = self._unblocked
-            self._outlet = ConfirmedOutlet(wire, self._queue_type, again=self._again)
-        else:
-            self._outlet = PlainOutlet(wire)
+            self._channel.confirm_select()
+            self._channel.events["basic_ack"].add(self._acked)
+            self._channel.events["basic_nack"].add(self._nacked)
+            self._channel.events["basic_return"].add(self._returned)
         self._unblocked()
 
     def _turn(self) -> None:
         with self._lock:
             overdue, self._overdue = self._overdue, []
-            waiting, self._waiting = self._waiting, []
-        self._sending = [each for each in waiting if each.is_awaited()]
         # A message has an outcome if its connection was lost, or if it was never sent.
         if [each for each in overdue if not each.outcome.done()] or self._is_late():
             raise self._late()
-        assert self._outlet is not None
-        for each in self._sending:
-            each.sent = True
-            self._outlet.send(each)
-        self._sending = []
+        # As many as there are now: confirms have to be read as well. A broker that is
+        # short of memory says so at any time, and then none of them waits any more.
+        left = len(self._waiting)
+        while left and self._waiting:
+            left -= 1
+            posting = self._waiting.popleft()
+            if posting.is_awaited():
+                self._send(posting)
+
+    def _send(self, posting: Posting) -> None:
+        self._sent += 1
+        # First: it has an outcome, whatever happens next.
+        self._unconfirmed[self._sent] = posting
+        if posting.keep and posting.queue not in self._declared:
+            refused = self._declare(self._wire, posting.queue)
+            self._declared[posting.queue] = refused
+        message = self._channel.prepare_message(
+            posting.body,
+            content_type="application/json",
+            properties=posting.properties(self._sent),
+        )
+        self._channel.basic_publish(
+            message, exchange="", routing_key=posting.queue, mandatory=posting.keep
+        )
+        if not self.address.is_amqp:
+            # A bus in memory has it by now.
+            self._acked(self._sent, False)
+
+    def _returned(
+        self, error: Exception, exchange: str, routing_key: str, message: Any
+    ) -> None:
+        """Handle a message without a queue; the broker confirms it next."""
+        refused = self._declared.pop(routing_key, None)
+        posting = self._unconfirmed.pop(int(message.properties["message_id"]))
+        if posting.returned:
+            self._refuse(posting, refused or error, unsent=True)
+        else:
+            posting.returned = True
+            self._waiting.append(posting)
+            self._waker.wake()
+
+    def _acked(self, number: int, multiple: bool) -> None:
+        for each in self._taken(number, multiple):
+            with suppress(InvalidStateError):
+                each.outcome.set_result(None)
+
+    def _nacked(self, number: int, multiple: bool) -> None:
+        error = RuntimeError("the queue has refused the message")
+        for each in self._taken(number, multiple):
+            self._refuse(each, error, unsent=True)
+
+    def _taken(self, number: int, multiple: bool) -> list[Posting]:
+        """The messages that a number confirms."""
+        found = [number]
+        if multiple:
+            found = list(takewhile(lambda each: each <= number, self._unconfirmed))
+        known = [each for each in found if each in self._unconfirmed]
+        return [self._unconfirmed.pop(each) for each in known]
 
     def _is_late(self) -> bool:
         """Whether the broker has not confirmed a message in time."""
-        assert self._outlet is not None
-        oldest = next(iter(self._outlet.unconfirmed.values()), None)
+        oldest = next(iter(self._unconfirmed.values()), None)
         now = self._clock.elapsed()
         # A blocked broker is not late: another connection would be no better.
         if oldest is not self._oldest or self._down is not None:
             self._oldest, self._oldest_since = oldest, now
         return oldest is not None and now - self._oldest_since >= self._timeout
 
-    def _listen_without_socket(self, wire: Wire) -> None:
-        self._waker.wait(_LONG)
-
-    def _again(self, posting: Posting) -> None:
-        with self._lock:
-            self._waiting.append(posting)
-        self._waker.wake()
+    def _late(self) -> TimeoutError:
+        return TimeoutError(_UNCONFIRMED.format(self._timeout.total_seconds()))
 
     def _blocked(self, reason: str) -> None:
         """Handle that the broker is short of memory or disk, and reads no more."""
@@ -811,30 +690,35 @@ class Publisher(Line):
         self._fail(error)
 
     def _fail(self, error: Exception) -> None:
+        """Refuse all messages without an outcome."""
         with self._lock:
-            failed, self._waiting = self._waiting, []
-        failed += self._sending
-        if self._outlet is not None:
-            failed += self._outlet.unconfirmed.values()
-        for each in failed:
-            # Without the permission to publish, the broker has none of them.
-            if isinstance(error, AccessRefused):
-                each.refused_for(error)
-            else:
-                each.failed(error)
+            waiting, self._waiting = self._waiting, deque()
+        for each in waiting:
+            self._refuse(each, error, unsent=True)
+        # Without the permission to publish, the broker has none of them.
+        is_refused = isinstance(error, AccessRefused)
+        for each in self._unconfirmed.values():
+            self._refuse(each, error, unsent=is_refused)
 
+    def _refuse(self, posting: Posting, error: Exception, *, unsent: bool) -> None:
+        """Note that the broker does not have a message, or may not have it."""
+        # It may have been cancelled.
+        with suppress(InvalidStateError):
+            posting.outcome.set_exception(self._error(error, unsent=unsent))
 
-# Seconds for which a bus in memory is polled: with unacknowledged messages, or none.
-_UNACKED, _IDLE = 0.01, 0.1
+    def _error(self, error: Exception, *, unsent: bool) -> BusUnavailableError:
+        # Each message gets an error of its own, though many have the same cause.
+        raised = self.address.unavailable(error)
+        raised.unsent = unsent
+        return raised
 
 
 class KombuDelivery(Delivery):
     """A message that came over one connection of a consumer."""
 
-    def __init__(self, consumer: Consumer, wire: Wire, message: Any) -> None:
+    def __init__(self, consumer: Consumer, message: Any) -> None:
         self._consumer = consumer
         self._message = message
-        self.wire = wire
         self.tag = message.delivery_tag
 
     @property
@@ -866,7 +750,6 @@ class Consumer(Line, Subscription):
         receive: Called with each delivery.
         prefetch: The most messages that are delivered and not acknowledged.
         own: Whether the queue is deleted in the end.
-        queue_type: The type of the queue, if it does not exist yet.
         clock: The clock.
     """
 
@@ -878,7 +761,6 @@ class Consumer(Line, Subscription):
         *,
         prefetch: int,
         own: bool,
-        queue_type: str,
         clock: Clock,
     ) -> None:
         super().__init__(address, name=f"topic {queue}", clock=clock)
@@ -887,7 +769,6 @@ class Consumer(Line, Subscription):
         self._receive = receive
         self._wanted = prefetch
         self._own = own
-        self._queue_type = queue_type
         # What other threads want acknowledged (None) or rejected (whether to requeue).
         self._settled: deque[tuple[KombuDelivery, bool | None]] = deque()
         self._unacked: dict[Any, KombuDelivery] = {}
@@ -908,13 +789,13 @@ class Consumer(Line, Subscription):
 
     def close(self) -> None:
         """Receive no more messages."""
-        self._receive = _leave_unacknowledged
+        # What still comes stays unacknowledged, and goes back.
+        self._receive = lambda delivery: None
         self.end()
 
     def _begin(self, wire: Wire) -> None:
         self._unacked.clear()
-        refused = Queues(wire, self._queue_type).declare(self._queue, own=self._own)
-        self._wire = wire
+        refused = self._declare(wire, self._queue, own=self._own)
         self._channel = wire.channel()
         self._size = 0
         try:
@@ -958,15 +839,9 @@ class Consumer(Line, Subscription):
     def _tag(self) -> str:
         return f"go_scheduler-{self._consuming}"
 
-    def _listen_without_socket(self, wire: Wire) -> None:
-        if self._size:
-            wire.drain(_UNACKED if self._unacked else _IDLE)
-        else:
-            self._waker.wait(_IDLE)
-
     def _received(self, raw: Any) -> None:
         message = self._channel.message_to_python(raw)
-        delivery = KombuDelivery(self, self._wire, message)
+        delivery = KombuDelivery(self, message)
         self._unacked[delivery.tag] = delivery
         try:
             self._receive(delivery)
@@ -989,12 +864,6 @@ class Consumer(Line, Subscription):
         self._settled.clear()
 
 
-def _leave_unacknowledged(delivery: Delivery) -> None:
-    """Do nothing: the subscription is closed, and the message goes back."""
-
-
-_CLASSIC = "classic"
-_QUEUE_TYPES = (_CLASSIC, "quorum")
 _MILLISECOND = timedelta(milliseconds=1)
 
 
@@ -1041,30 +910,14 @@ class KombuBus(MessageBus):
         check_type("transport_options", transport_options or {}, dict)
         self._address = Address(
             url,
+            queue_type=queue_type,
             ca_certs=ca_certs,
             heartbeat=heartbeat,
             timeout=timeout,
             options=transport_options or {},
         )
-        if queue_type != _CLASSIC:
-            check_meant(self._address.scheme, "queue_type")
-        if ca_certs is not None:
-            check_meant(self._address.scheme, "ca_certs")
-        if self._address.ca_certs is not None:
-            _check_certificates(self._address.ca_certs)
-        self._queue_type = self._address.queue_type or queue_type
-        if self._queue_type not in _QUEUE_TYPES:
-            known = " or ".join(_QUEUE_TYPES)
-            raise ConfigurationError(
-                f"queue_type must be {known}, not {shown(self._queue_type)}"
-            )
         self._clock: Clock = SystemClock()
-        self._publisher = Publisher(
-            self._address,
-            timeout=timeout,
-            queue_type=self._queue_type,
-            clock=self._clock,
-        )
+        self._publisher = Publisher(self._address, timeout=timeout, clock=self._clock)
         self._lock = threading.Lock()
         self._consumers: list[Consumer] = []
 
@@ -1115,7 +968,6 @@ class KombuBus(MessageBus):
                 receive,
                 prefetch=prefetch,
                 own=own,
-                queue_type=self._queue_type,
                 clock=self._clock,
             )
             consumer.start()
@@ -1131,12 +983,7 @@ class KombuBus(MessageBus):
     def check(self) -> None:
         """Check that the broker accepts the user, by a connection of its own."""
         try:
-            wire = self._address.connect()
-            try:
-                # Some transports connect only for this.
-                wire.channel()
-            finally:
-                wire.close()
+            self._address.connect().close()
         except Exception as error:
             raised = self._address.unavailable(error)
             # Waiting does not help.
@@ -1159,16 +1006,7 @@ class KombuBus(MessageBus):
         check_type("body", body, bytes)
         if expires is not None:
             check_at_least("expires", expires, _MILLISECOND)
-        return Posting(queue, body, expires, keep, explain=self._address.unavailable)
+        return Posting(queue, body, expires, keep)
 
     def _queue(self, topic: str) -> str:
         return self._address.prefix + check_topic(topic)
-
-
-def _check_certificates(file: object) -> None:
-    check_type("ca_certs", file, str)
-    assert isinstance(file, str)
-    try:
-        ssl.create_default_context(cafile=file)
-    except OSError as error:
-        raise ConfigurationError(f"ca_certs: {shown(file)}: {error}") from error

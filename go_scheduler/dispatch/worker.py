@@ -6,7 +6,6 @@ import asyncio
 import logging
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from concurrent.futures import Future
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -16,7 +15,17 @@ from uuid import UUID, uuid4
 
 from go_scheduler.checks import check_made, check_name, check_type
 from go_scheduler.clock import ZERO, Clock, SystemClock
-from go_scheduler.dispatch.bus import OPENER, Delivery, MessageBus, Subscription
+from go_scheduler.dispatch.bus import (
+    OPENER,
+    Delivery,
+    MessageBus,
+    PacedLog,
+    SafeDelivery,
+    Subscription,
+    Topics,
+    checked_tasks,
+    offered_again_after,
+)
 from go_scheduler.dispatch.messages.message import (
     Cancel,
     Run,
@@ -24,12 +33,6 @@ from go_scheduler.dispatch.messages.message import (
     Status,
     many_to_bytes,
     read_action,
-)
-from go_scheduler.dispatch.recording import (
-    PacedLog,
-    SafeDelivery,
-    Topics,
-    offered_again_after,
 )
 from go_scheduler.errors import BusUnavailableError, ConfigurationError
 from go_scheduler.formatting import shown
@@ -261,21 +264,17 @@ class Sender:
     Args:
         bus: The bus.
         topic: The topic of statuses.
-        loop: The event loop.
     """
 
-    def __init__(
-        self, bus: MessageBus, topic: str, loop: asyncio.AbstractEventLoop
-    ) -> None:
+    def __init__(self, bus: MessageBus, topic: str) -> None:
         self._bus = bus
         self._topic = topic
-        self._loop = loop
+        self._loop = asyncio.get_running_loop()
         self._is_away = False
         self._pauses = Pauses(_LONGEST_PAUSE)
         self._waiting: dict[What, _Saying] = {}
-        # By the number of the message they are in.
-        self._under_way: dict[int, Sequence[_Saying]] = {}
-        self._number = 0
+        # The statuses of each message, by what publishes it.
+        self._under_way: dict[asyncio.Task[None], Sequence[_Saying]] = {}
         # A call of ``_send`` is scheduled, or the sender is closed.
         self._will_send = False
 
@@ -297,7 +296,8 @@ class Sender:
             saying = saying._replace(then=earlier.then)
         self._drop_needless(what)
         self._waiting[what] = saying
-        self._send_soon()
+        # All statuses of one turn of the event loop share a message.
+        self._send_in(0)
 
     def close(self) -> Sequence[What]:
         """Publish nothing more; returns the statuses that the bus may not have."""
@@ -312,31 +312,49 @@ class Sender:
             for each in _NEEDLESS:
                 self._waiting.pop(what._replace(said=each), None)
 
-    def _send_soon(self) -> None:
-        # All statuses of one turn of the event loop share a message.
+    def _send_in(self, seconds: float) -> None:
         if not self._will_send:
             self._will_send = True
-            self._loop.call_soon(self._send)
+            self._loop.call_later(seconds, self._send)
 
     def _send(self) -> None:
         self._will_send = False
         while len(self._under_way) < _MOST_MESSAGES and (some := self._next()):
             for each in some:
                 del self._waiting[each.what]
-            self._number += 1
-            self._under_way[self._number] = some
-            body = many_to_bytes([each.body for each in some])
-            future = self._published(body)
-            future.add_done_callback(partial(self._hear, self._number))
+            self._under_way[self._loop.create_task(self._publish(some))] = some
 
-    def _published(self, body: bytes) -> Future[None]:
+    async def _publish(self, some: Sequence[_Saying]) -> None:
+        pause = 0.0
         try:
-            return self._bus.publish_soon(self._topic, body)
-        # A third party's bus may raise here instead of in the future.
-        except Exception as error:
-            failed: Future[None] = Future()
-            failed.set_exception(error)
-            return failed
+            body = many_to_bytes([each.body for each in some])
+            await asyncio.wrap_future(self._bus.publish_soon(self._topic, body))
+        # Only a third party's bus cancels.
+        except (BusUnavailableError, asyncio.CancelledError) as error:
+            self._keep(some)
+            pause = self._pauses.next()
+            if not self._is_away:
+                self._is_away = True
+                _LOG.warning("the bus is away, and statuses wait: %s", error)
+        except Exception:
+            if len(some) > 1:
+                # The bus may refuse one of them alone.
+                self._keep([each._replace(alone=True) for each in some])
+            else:
+                text = "the bus refuses the status that %s, attempt %d, has %s"
+                _LOG.exception(text, *some[0].what)
+                some[0].then(False)
+        else:
+            self._pauses.reset()
+            if self._is_away:
+                self._is_away = False
+                _LOG.info("the bus is back, and statuses are sent again")
+            for each in some:
+                each.then(True)
+        task = asyncio.current_task()
+        assert task is not None
+        del self._under_way[task]
+        self._send_in(pause)
 
     def _next(self) -> Sequence[_Saying]:
         """The statuses of the next message: of runs without an unconfirmed one."""
@@ -356,47 +374,6 @@ class Sender:
             if each.alone:
                 break
         return found
-
-    def _hear(self, number: int, future: Future[None]) -> None:
-        """On a thread of the bus."""
-        error: BaseException | None
-        # Only a third party's bus cancels.
-        if future.cancelled():
-            error = BusUnavailableError("the bus has cancelled it")
-        else:
-            error = future.exception()
-        try:
-            self._loop.call_soon_threadsafe(self._end, number, error)
-        except RuntimeError:
-            # The event loop has been closed.
-            return
-
-    def _end(self, number: int, error: BaseException | None) -> None:
-        some = self._under_way.pop(number)
-        if isinstance(error, BusUnavailableError):
-            self._keep(some)
-            if not self._is_away:
-                self._is_away = True
-                _LOG.warning("the bus is away, and statuses wait: %s", error)
-            if not self._will_send:
-                self._will_send = True
-                self._loop.call_later(self._pauses.next(), self._send)
-            return
-        if error is not None and len(some) > 1:
-            # The bus may refuse one of them alone.
-            self._keep([each._replace(alone=True) for each in some])
-        elif error is not None:
-            text = "the bus refuses the status that %s, attempt %d, has %s"
-            _LOG.error(text, *some[0].what, exc_info=error)
-            some[0].then(False)
-        else:
-            self._pauses.reset()
-            if self._is_away:
-                self._is_away = False
-                _LOG.info("the bus is back, and statuses are sent again")
-            for each in some:
-                each.then(True)
-        self._send_soon()
 
     def _keep(self, some: Sequence[_Saying]) -> None:
         """Let statuses wait again, before the newer ones."""
@@ -443,22 +420,15 @@ def served_topics(
 def _own(
     topic_per_task: bool | Collection[str], known: Sequence[str] | None
 ) -> Sequence[str]:
-    if topic_per_task is True:
+    asked = checked_tasks(topic_per_task)
+    if asked is True:
         if known is None:
             raise ConfigurationError(
                 "topic_per_task must name the tasks: only a HandlerRegistry says"
                 " itself which it has"
             )
         return known
-    if topic_per_task is False:
-        return ()
-    if isinstance(topic_per_task, str) or not isinstance(topic_per_task, Collection):
-        raise ConfigurationError(
-            "topic_per_task must be True, False or names of tasks, not"
-            f" {shown(topic_per_task)}"
-        )
-    names = sorted({check_name("topic_per_task", each) for each in topic_per_task})
-    return [each for each in names if known is None or each in known]
+    return sorted(each for each in asked or () if known is None or each in known)
 
 
 def unserved_texts(
@@ -559,7 +529,7 @@ class BusTransport(Transport[Taken]):
         """Subscribe to the topics."""
         super().open(loop)
         self._events = asyncio.get_running_loop()
-        self._sender = Sender(self.bus, self.topics.statuses, self._events)
+        self._sender = Sender(self.bus, self.topics.statuses)
         with ExitStack() as stack:
             stack.callback(self._log.close)
             stack.callback(self._close_sender)

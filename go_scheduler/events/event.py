@@ -15,6 +15,7 @@ from typing import (
     Protocol,
     TypedDict,
     TypeVar,
+    dataclass_transform,
     overload,
 )
 from uuid import UUID
@@ -119,9 +120,16 @@ class Line(NamedTuple):
     with_traceback: bool = True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass_transform(
+    frozen_default=True, kw_only_default=True, field_specifiers=(field,)
+)
+@dataclass(frozen=True, kw_only=True)
 class Event:
     """Something that has happened. All times are the store's, in UTC."""
+
+    def __init_subclass__(cls) -> None:
+        # Each kind of event is a value.
+        dataclass(frozen=True, kw_only=True)(cls)
 
     @property
     def _line(self) -> Line | None:
@@ -129,7 +137,6 @@ class Event:
         return None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class DefinitionEvent(Event):
     """Something that has happened to a definition.
 
@@ -144,7 +151,6 @@ class DefinitionEvent(Event):
     queue: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceEvent(Event):
     """Something that has happened to an instance that a node has claimed.
 
@@ -400,7 +406,6 @@ class Change(StrEnum):
     """Its pause has ended."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class DefinitionScheduled(DefinitionEvent):
     """``schedule()`` or ``declare()`` has stored it, or has found it stored as it is.
 
@@ -416,7 +421,6 @@ class DefinitionScheduled(DefinitionEvent):
     joined: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class DefinitionChanged(DefinitionEvent):
     """It was paused or resumed.
 
@@ -432,7 +436,6 @@ class DefinitionChanged(DefinitionEvent):
     joined: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class DefinitionDeleted(Event):
     """It was deleted, and what had not started of it.
 
@@ -445,7 +448,6 @@ class DefinitionDeleted(Event):
     joined: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class DeclarationOutdated(Event):
     """A set was declared that has been declared at a later version: nothing changed.
 
@@ -470,12 +472,10 @@ class DeclarationOutdated(Event):
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class DefinitionCompleted(DefinitionEvent):
     """It will not fire again: its last fire time has its instance."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class DefinitionLocked(DefinitionEvent):
     """Its firing has to wait: another transaction has locked it for about a second."""
 
@@ -486,7 +486,6 @@ class DefinitionLocked(DefinitionEvent):
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class DefinitionSetAside(DefinitionEvent):
     """It cannot fire: its trigger failed or hangs, or its firing cannot be written.
 
@@ -509,7 +508,6 @@ class DefinitionSetAside(DefinitionEvent):
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class TriggerFailed(DefinitionEvent):
     """Its trigger failed when it was asked at the end of a run that it waited for.
 
@@ -530,7 +528,6 @@ class TriggerFailed(DefinitionEvent):
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceCreated(DefinitionEvent):
     """One of its fire times was given an instance.
 
@@ -541,7 +538,6 @@ class InstanceCreated(DefinitionEvent):
     fire_time: datetime
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceAdded(DefinitionEvent):
     """It was given an instance by hand, or by being enqueued.
 
@@ -559,7 +555,6 @@ class InstanceAdded(DefinitionEvent):
     joined: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class InstancesBackfilled(DefinitionEvent):
     """Fire times of it that have passed were given instances, by hand.
 
@@ -585,7 +580,6 @@ class InstancesBackfilled(DefinitionEvent):
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceSkipped(DefinitionEvent):
     """Fire times that will not run were recorded in one instance.
 
@@ -621,7 +615,6 @@ class InstanceSkipped(DefinitionEvent):
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class DefinitionsMoved(Event):
     """Definitions fire at other instants, by the present data of their time zones.
 
@@ -658,7 +651,6 @@ class Write(StrEnum):
     """How its run ended."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceClaimed(InstanceEvent):
     """A node has claimed it, and will call its handler when it is due.
 
@@ -669,7 +661,6 @@ class InstanceClaimed(InstanceEvent):
     due_at: datetime
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceTakenOver(InstanceEvent):
     """It was claimed to run again, as its last run came to no end.
 
@@ -679,7 +670,6 @@ class InstanceTakenOver(InstanceEvent):
     _line = Line(WARNING, f"{_INSTANCE}: its last run came to no end, it runs again")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceStarted(InstanceEvent):
     """Its handler is called.
 
@@ -696,7 +686,6 @@ class InstanceStarted(InstanceEvent):
     late: timedelta
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceParked(InstanceEvent):
     """It is about to be due, and waits for another instance that runs.
 
@@ -704,12 +693,10 @@ class InstanceParked(InstanceEvent):
     """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceUnparked(InstanceEvent):
     """It need not wait any more: any node may claim it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceCancelRequested(InstanceEvent):
     """It runs, or is about to, and somebody has asked it to stop by ``cancel``.
 
@@ -720,7 +707,6 @@ class InstanceCancelRequested(InstanceEvent):
     worker: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceReplaced(InstanceEvent):
     """It is to end for a later instance of its definition, by ``Overlap.REPLACE``.
 
@@ -730,7 +716,6 @@ class InstanceReplaced(InstanceEvent):
     _line = Line(INFO, f"{_INSTANCE} is to stop: a later one takes its place")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceDropped(InstanceEvent):
     """It comes too late and is not run, by its ``catch_up``: it ends as skipped.
 
@@ -749,7 +734,6 @@ class InstanceDropped(InstanceEvent):
     _line = Line(WARNING, f"{_INSTANCE} is not run: %(reason)s")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceGivenBack(InstanceEvent):
     """It is given back without having been run, for any node to claim.
 
@@ -775,14 +759,12 @@ class InstanceGivenBack(InstanceEvent):
         return Line(INFO, _RUN, values)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceLapsed(InstanceEvent):
     """It was not called when its time had come: too little is left of its claim."""
 
     _line = Line(WARNING, f"{_ATTEMPT} is not called, too little is left of its claim")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceFinished(InstanceEvent):
     """It has ended for good, and its end is recorded.
 
@@ -799,17 +781,14 @@ class InstanceFinished(InstanceEvent):
     error: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceReopened(InstanceEvent):
     """It had failed, and somebody has asked for it to run again."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceHandedOn(InstanceEvent):
     """Its handler has handed its work on, and the run goes on elsewhere."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceRetried(InstanceEvent):
     """It did not succeed and runs again, which is recorded.
 
@@ -826,7 +805,6 @@ class InstanceRetried(InstanceEvent):
     error: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RunFailed(InstanceEvent):
     """A run of it did not succeed; what follows from that is yet to be recorded.
 
@@ -850,7 +828,6 @@ class RunFailed(InstanceEvent):
         return Line(level, _RUN, {"run": _of_run(self, what)})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RunEnded(InstanceEvent):
     """A run of it has ended, well or not, and that is recorded.
 
@@ -869,7 +846,6 @@ class RunEnded(InstanceEvent):
     worker: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RunDeferred(InstanceEvent):
     """A run of it has asked to be followed by another; that is yet to be recorded.
 
@@ -905,7 +881,6 @@ def _of_run(event: RunFailed | RunDeferred, what: str) -> str:
     return f"{number}{on}{what}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RunHung(InstanceEvent):
     """A run of it had no result in time and is presumed hung.
 
@@ -918,7 +893,6 @@ class RunHung(InstanceEvent):
     _line = Line(WARNING, f"{_ATTEMPT} has no result in time, presumed hung")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RunTimedOut(InstanceEvent):
     """A run of it has had no result when its timeout had passed.
 
@@ -941,7 +915,6 @@ class RunTimedOut(InstanceEvent):
         return Line(WARNING, text)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RunLeftBehind(InstanceEvent):
     """A run of it has failed after its scheduler has stopped, and is not counted.
 
@@ -956,7 +929,6 @@ class RunLeftBehind(InstanceEvent):
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class CompletedRunFailed(InstanceEvent):
     """A run of it raised after the transaction of its ``complete_in()`` had committed.
 
@@ -969,14 +941,12 @@ class CompletedRunFailed(InstanceEvent):
     _line = Line(ERROR, f"{_ATTEMPT} is completed, but failed afterwards: %(error)s")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceLost(InstanceEvent):
     """Its claim was lost while it ran: another node may have it, or it is gone."""
 
     _line = Line(WARNING, f"{_ATTEMPT} has lost its claim")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ResultDiscarded(InstanceEvent):
     """The result of a run of it was not taken: its claim had been lost."""
 
@@ -987,7 +957,6 @@ class ResultDiscarded(InstanceEvent):
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceLocked(InstanceEvent):
     """A write about it has to wait: another transaction has locked it for a second.
 
@@ -1007,7 +976,6 @@ class InstanceLocked(InstanceEvent):
         return Line(WARNING, f"instance %(instance_id)s: {waits[self.write]}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceUnrecorded(InstanceEvent):
     """A write about it failed, and is tried again.
 
@@ -1034,7 +1002,6 @@ class InstanceUnrecorded(InstanceEvent):
         return Line(ERROR, text)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ResultLost(InstanceEvent):
     """What became of a run of it cannot be told: it runs again when its claim lapses.
 
@@ -1049,7 +1016,6 @@ class ResultLost(InstanceEvent):
     _line = Line(ERROR, "instance %(instance_id)s: its outcome cannot be told")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimAnswerLost(Event):
     """The answer to a claim was lost; what was claimed by it is given back.
 
@@ -1066,14 +1032,12 @@ class ClaimAnswerLost(Event):
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class BusAway(Event):
     """The bus cannot be reached: what is to run over it waits."""
 
     _line = Line(WARNING, "the bus cannot be reached: what is to run over it waits")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class BusBack(Event):
     """The bus answers again.
 
@@ -1086,7 +1050,6 @@ class BusBack(Event):
     _line = Line(INFO, "the bus answers again, after %(away).0f s")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class StatusRefused(Event):
     """What a worker said over the bus is not recorded, and never will be.
 
@@ -1114,7 +1077,6 @@ class StatusRefused(Event):
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RequestEvent(Event):
     """A request, of which no token and no body is told.
 
@@ -1144,7 +1106,6 @@ class RequestEvent(Event):
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RequestAllowed(RequestEvent):
     """A request was let in; its answer may still say that it is wrong."""
 
@@ -1157,7 +1118,6 @@ class RequestAllowed(RequestEvent):
         return self._line_of(ANSWERED)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RequestRefused(RequestEvent):
     """A request was refused to its caller, or as there were too many.
 
@@ -1172,7 +1132,6 @@ class RequestRefused(RequestEvent):
         return self._line_of(f"{_REQUEST} refused by %(status)d: %(reason)s")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class NodeStarted(Event):
     """A scheduler was started, as this node.
 
@@ -1189,7 +1148,6 @@ class NodeStarted(Event):
     _line = Line(INFO, "node %(node)s starts")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class NodeStopped(Event):
     """It has stopped.
 
@@ -1207,7 +1165,6 @@ class NodeStopped(Event):
         return Line(INFO, f"node %(node)s has stopped{left}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class LoopFailed(Event):
     """A tick of a loop failed; it will be tried again.
 
@@ -1233,7 +1190,6 @@ class LoopFailed(Event):
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class LoopRecovered(Event):
     """A loop goes on.
 
@@ -1248,7 +1204,6 @@ class LoopRecovered(Event):
     _line = Line(INFO, "the %(loop)s goes on after %(failures)d failures")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class StoreAway(Event):
     """A loop failed for want of the store, the first to do so.
 
@@ -1261,7 +1216,6 @@ class StoreAway(Event):
     error: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class StoreBack(Event):
     """No loop fails for want of the store any more.
 
@@ -1272,7 +1226,6 @@ class StoreBack(Event):
     away: timedelta
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ExecutorFailed(Event):
     """The executor takes no more handlers.
 
@@ -1292,14 +1245,12 @@ class ExecutorFailed(Event):
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ExecutorRecovered(Event):
     """The executor takes handlers again."""
 
     _line = Line(WARNING, "the executor takes handlers again")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectiveBroken(Event):
     """More than one run in a hundred began too late here in the last minute.
 
@@ -1322,7 +1273,6 @@ class ObjectiveBroken(Event):
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectiveMet(Event):
     """The last minute's runs began in time again, but for one in a hundred at most.
 
@@ -1341,7 +1291,6 @@ class ObjectiveMet(Event):
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class QueueUnserved(Event):
     """Something is due in a queue that no node serves, and has not for a minute.
 
@@ -1356,7 +1305,6 @@ class QueueUnserved(Event):
     _line = Line(WARNING, "%(text)s")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class NoticeGiven(Event):
     """Something is as nobody may have meant it; each is told once.
 

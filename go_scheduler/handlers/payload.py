@@ -6,6 +6,8 @@ import inspect
 import json
 import types
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
 from importlib.util import find_spec
 from types import SimpleNamespace
 from typing import (
@@ -13,7 +15,6 @@ from typing import (
     Any,
     Generic,
     Literal,
-    Protocol,
     TypeAlias,
     TypeVar,
     Union,
@@ -31,6 +32,8 @@ from go_scheduler.pydantic_messages import worded
 from go_scheduler.run import Fail
 
 if TYPE_CHECKING:
+    from pydantic import TypeAdapter
+
     from go_scheduler.json import JSON
 
 Read: TypeAlias = Callable[[object], object]
@@ -58,136 +61,146 @@ def plain_type(annotation: object) -> Read | None:
     It works the same with and without pydantic, as the program that enqueues may lack
     it while the one that runs has it.
     """
-    if annotation in (Any, object):
+    kind, within = get_origin(annotation) or annotation, get_args(annotation)
+    if kind in (Any, object):
         return _anything
-    kind = get_origin(annotation) or annotation
-    within = get_args(annotation)
-    if kind is Literal:
-        return _choice(within)
+    kinds = next((kinds for each, kinds in _SCALARS if each is annotation), ())
+    if kinds:
+        # A bool is an int, but is not meant by one.
+        return _checked(
+            lambda value: (
+                isinstance(value, kinds) and (type(value) is not bool or bool in kinds)
+            )
+        )
+    if kind is Literal and all(type(each) in _CHOICES for each in within):
+        # True == 1, but is not meant by Literal[1].
+        choices = [(type(each), each) for each in within]
+        return _checked(lambda value: (type(value), value) in choices)
     if kind not in (Union, types.UnionType, list, tuple, dict):
-        return _scalar(annotation)
+        return None
     parts = [plain_type(each) for each in within if each is not ...]
     known = [each for each in parts if each is not None]
     if len(known) < len(parts):
         return None
+    item = known[-1] if known else _anything
     if kind is list:
-        return _array(*known)
-    if kind is tuple:
-        # tuple[()] is the empty tuple; a bare tuple may hold anything.
-        is_any = not hasattr(annotation, "__args__")
-        return _tuple(known, repeats=is_any or ... in within)
+        return lambda value: [item(each) for each in _of(value, list, tuple)]
     if kind is dict:
         # Keys of a JSON object are strings.
-        has_names = not within or within[0] in (str, Any, object)
-        return _object(known[1] if known else _anything) if has_names else None
-    return _either(known)
+        if within and within[0] not in (str, Any, object):
+            return None
+        return lambda value: {
+            name: item(it) for name, it in _of(value, Mapping).items()
+        }
+    if kind is tuple:
+        # tuple[()] is the empty tuple; a bare tuple may hold anything.
+        if ... in within or not hasattr(annotation, "__args__"):
+            return lambda value: tuple(map(item, _of(value, list, tuple)))
+        return partial(_fixed, known)
+    return partial(_either, known)
 
 
 def _anything(value: object) -> object:
     return value
 
 
-def _scalar(annotation: object) -> Read | None:
-    kinds = next((kinds for kind, kinds in _SCALARS if kind is annotation), None)
-    if kinds is None:
-        return None
-
+def _checked(is_one: Callable[[object], bool]) -> Read:
     def read(value: object) -> object:
-        is_stray_bool = isinstance(value, bool) and bool not in kinds
-        if is_stray_bool or not isinstance(value, kinds):
+        if not is_one(value):
             raise ValueError(value)
         return value
 
     return read
 
 
-def _choice(words: tuple[object, ...]) -> Read | None:
-    def read(value: object) -> object:
-        # True == 1, but is not meant by Literal[1].
-        if not any(type(value) is type(each) and value == each for each in words):
-            raise ValueError(value)
-        return value
-
-    return read if all(type(each) in _CHOICES for each in words) else None
-
-
-def _either(types: list[Read]) -> Read:
-    def read(value: object) -> object:
-        for each in types:
-            try:
-                return each(value)
-            except ValueError:
-                continue
-        raise ValueError(value)
-
-    return read
-
-
-def _array(item: Read = _anything) -> Read:
-    def read(value: object) -> object:
-        return [item(each) for each in _items(value)]
-
-    return read
-
-
-def _tuple(items: list[Read], *, repeats: bool) -> Read:
-    def read(value: object) -> object:
-        given = _items(value)
-        if repeats:
-            item = items[0] if items else _anything
-            return tuple(map(item, given))
-        if len(given) != len(items):
-            raise ValueError(value)
-        return tuple(item(each) for item, each in zip(items, given, strict=True))
-
-    return read
-
-
-def _object(item: Read) -> Read:
-    def read(value: object) -> object:
-        if not isinstance(value, Mapping):
-            raise ValueError(value)
-        return {name: item(each) for name, each in value.items()}
-
-    return read
-
-
-def _items(value: object) -> list[object] | tuple[object, ...]:
-    """The items of a JSON array; a tuple counts as one."""
-    if not isinstance(value, list | tuple):
+def _of(value: object, *kinds: type) -> Any:
+    """The value, of which a tuple counts as a JSON array."""
+    if not isinstance(value, kinds):
         raise ValueError(value)
     return value
 
 
-class Adapter(Protocol):
-    """Checks the values of a parameter."""
-
-    def dump(self, value: object) -> JSON:
-        """Turn a value into JSON.
-
-        Raises:
-            ValueError: It is not of the parameter's type.
-        """
-
-    def load(self, value: JSON) -> object:
-        """The value that was dumped.
-
-        Raises:
-            ValueError: It is not of the parameter's type.
-        """
+def _fixed(items: Sequence[Read], value: object) -> object:
+    # Another number of values is a ValueError too.
+    pairs = zip(items, _of(value, list, tuple), strict=True)
+    return tuple(item(each) for item, each in pairs)
 
 
-def adapter_for(name: str, annotation: object) -> Adapter:
-    """The adapter that checks the values of a parameter.
+def _either(types: Sequence[Read], value: object) -> object:
+    for each in types:
+        try:
+            return each(value)
+        except ValueError:
+            continue
+    raise ValueError(value)
+
+
+class Adapter:
+    """Checks the values of a parameter, and has them as JSON.
+
+    Values of plain types are JSON as they are. Pydantic checks all others: models,
+    dataclasses, dates.
+
+    Args:
+        name: Of the parameter.
+        annotation: The type.
 
     Raises:
-        ConfigurationError: JSON cannot hold its type; or that takes pydantic, which is
+        ConfigurationError: JSON cannot hold the type; or that takes pydantic, which is
             not installed.
     """
-    if annotation is _UNSAID:
-        annotation = Any
-    if (read := plain_type(annotation)) is not None:
-        return PlainAdapter(name, annotation, read)
+
+    def __init__(self, name: str, annotation: object) -> None:
+        self._name = name
+        self._annotation = annotation
+        plain = plain_type(annotation)
+        self._type = None if plain else _by_pydantic(name, annotation)
+        self._read: Read = plain or self._validated
+
+    def dump(self, value: object) -> JSON:
+        """Turn a value into JSON, if that can be read again.
+
+        Raises:
+            ValueError: It is not of the parameter's type.
+        """
+        if self._type is not None:
+            try:
+                # A value of another type is noticed when it is read back.
+                value = self._type.dump_python(
+                    value, mode="json", by_alias=True, warnings=False
+                )
+            except ValueError as error:
+                raise ValueError(f"{self._name}: {error}") from None
+        self.load(cast("JSON", value))
+        return cast("JSON", value)
+
+    def load(self, value: JSON) -> object:
+        """The value that was dumped; lists and dicts may be changed.
+
+        Raises:
+            ValueError: It is not of the parameter's type.
+        """
+        try:
+            return self._read(value)
+        except ValueError as error:
+            raise ValueError(self._refusal(value, error)) from None
+
+    def _validated(self, value: object) -> object:
+        """A value of the type, read as strictly as plain values are."""
+        assert self._type is not None
+        return self._type.validate_json(json.dumps(value), strict=True)
+
+    def _refusal(self, value: object, error: Any) -> str:
+        if self._type is None:
+            wanted = inspect.formatannotation(self._annotation)
+            return f"{self._name} must be {wanted}, not {shown(value)}"
+        return "; ".join(
+            f"{'.'.join(map(str, (self._name, *each['loc'])))}: {worded(each)}"
+            for each in error.errors(include_url=False)
+        )
+
+
+def _by_pydantic(name: str, annotation: Any) -> TypeAdapter[object]:
     if find_spec("pydantic") is None:
         kind = a(getattr(annotation, "__name__", str(annotation)))
         raise ConfigurationError(
@@ -195,84 +208,16 @@ def adapter_for(name: str, annotation: object) -> Adapter:
             " install pydantic, the extra payloads, which checks dataclasses, dates and"
             " models; or take plain values"
         )
-    return PydanticAdapter(name, annotation)
+    from pydantic import TypeAdapter
+    from pydantic.errors import PydanticUserError
 
-
-class PlainAdapter:
-    """Values that are JSON as they are.
-
-    Args:
-        name: Of the parameter.
-        annotation: The type.
-        read: Reads its values.
-    """
-
-    def __init__(self, name: str, annotation: object, read: Read) -> None:
-        self._name = name
-        self._annotation = annotation
-        self._read = read
-
-    def dump(self, value: object) -> JSON:
-        """The value itself."""
-        self.load(cast("JSON", value))
-        return cast("JSON", value)
-
-    def load(self, value: JSON) -> object:
-        """The value, in lists and dicts that may be changed."""
-        try:
-            return self._read(value)
-        except ValueError:
-            wanted = inspect.formatannotation(self._annotation)
-            raise ValueError(
-                f"{self._name} must be {wanted}, not {shown(value)}"
-            ) from None
-
-
-class PydanticAdapter:
-    """Values of whatever types pydantic knows: models, dataclasses, dates.
-
-    Args:
-        name: Of the parameter.
-        annotation: The type.
-    """
-
-    def __init__(self, name: str, annotation: Any) -> None:
-        from pydantic import TypeAdapter
-        from pydantic.errors import PydanticUserError
-
-        self._name = name
-        try:
-            self._type: TypeAdapter[object] = TypeAdapter(annotation)
-        except PydanticUserError as error:
-            raise ConfigurationError(
-                f"parameter {name} is {shown(annotation)}, which no payload can hold:"
-                f" {error.message.splitlines()[0]}"
-            ) from None
-
-    def dump(self, value: object) -> JSON:
-        """The value as JSON, if that can be read again."""
-        try:
-            # A value of another type is noticed when it is read back.
-            written = self._type.dump_python(
-                value, mode="json", by_alias=True, warnings=False
-            )
-        except ValueError as error:
-            raise ValueError(f"{self._name}: {error}") from None
-        self.load(written)
-        return cast("JSON", written)
-
-    def load(self, value: JSON) -> object:
-        """A value of the type, read as strictly as plain values are."""
-        from pydantic import ValidationError
-
-        try:
-            return self._type.validate_json(json.dumps(value), strict=True)
-        except ValidationError as error:
-            problems = [
-                f"{'.'.join(map(str, (self._name, *each['loc'])))}: {worded(each)}"
-                for each in error.errors(include_url=False)
-            ]
-            raise ValueError("; ".join(problems)) from None
+    try:
+        return TypeAdapter(annotation)
+    except PydanticUserError as error:
+        raise ConfigurationError(
+            f"parameter {name} is {shown(annotation)}, which no payload can hold:"
+            f" {error.message.splitlines()[0]}"
+        ) from None
 
 
 RESERVED = ("at", "connection", "delay", "key", "payload")
@@ -315,7 +260,7 @@ class Payload:
         self._signature = inspect.Signature(parameters)
         self._others: str | None = None
         self._adapters: dict[str, Adapter] = {}
-        self.types: dict[str, object] = {}
+        self.types: dict[str, Any] = {}
         for each in parameters:
             if each.kind is inspect.Parameter.VAR_KEYWORD:
                 self._others = each.name
@@ -330,10 +275,10 @@ class Payload:
                     f"task {task!r}: no parameter can be called {each.name}, which"
                     " enqueue() takes for itself"
                 )
-            hint = hints.get(each.name, each.annotation)
+            hint = hints.get(each.name, Any)
             self.types[each.name] = hint
             try:
-                self._adapters[each.name] = adapter_for(each.name, hint)
+                self._adapters[each.name] = Adapter(each.name, hint)
             except ConfigurationError as error:
                 raise ConfigurationError(f"task {task!r}: {error}") from None
 
@@ -345,14 +290,6 @@ class Payload:
             for name in self._adapters
             if self._signature.parameters[name].default is _UNSAID
         )
-
-    def _default_of(self, name: str) -> JSON:
-        """The default of a parameter; None if JSON cannot hold it."""
-        default = self._signature.parameters[name].default
-        try:
-            return self._adapter(name).dump(default)
-        except ValueError:
-            return None
 
     def schema(self) -> dict[str, JSON]:
         """The JSON schema of what is stored.
@@ -369,11 +306,8 @@ class Payload:
         from pydantic import TypeAdapter
         from pydantic.errors import PydanticInvalidForJsonSchema
 
-        kinds: dict[str, Any] = {
-            name: Any if kind is _UNSAID else kind for name, kind in self.types.items()
-        }
         adapters: Any = [
-            (name, "validation", TypeAdapter(kind)) for name, kind in kinds.items()
+            (name, "validation", TypeAdapter(kind)) for name, kind in self.types.items()
         ]
         try:
             schemas, shared = TypeAdapter.json_schemas(adapters)
@@ -386,8 +320,13 @@ class Payload:
             name: dict(schemas[name, "validation"]) for name in self.types
         }
         for name in self.types.keys() - {*self.required}:
-            if (default := self._default_of(name)) is not None:
-                properties[name]["default"] = default
+            # JSON cannot hold every default.
+            with suppress(ValueError):
+                default = self._adapter(name).dump(
+                    self._signature.parameters[name].default
+                )
+                if default is not None:
+                    properties[name]["default"] = default
         schema = {
             "type": "object",
             "properties": properties,
@@ -463,7 +402,7 @@ class Payload:
         return self._adapters.get(name, _OTHER)
 
 
-_OTHER = adapter_for("a further argument", Any)
+_OTHER = Adapter("a further argument", Any)
 
 
 def _is_instance(parameter: inspect.Parameter, hints: Mapping[str, object]) -> bool:

@@ -14,11 +14,7 @@ import trustme
 
 from go_scheduler import BusUnavailableError
 from go_scheduler.dispatch import KombuBus
-from go_scheduler.dispatch.kombu_bus import (
-    ConfirmedOutlet,
-    Waker,
-    backoff,
-)
+from go_scheduler.dispatch.kombu_bus import Waker, backoff
 from go_scheduler.testing.buses import Heard
 from tests.dispatch.conftest import Encrypting, Network, eventually
 from tests.patience import FAILED_AFTER
@@ -155,12 +151,11 @@ def test_a_broker_that_never_answered_costs_a_publish_no_more(
 def held_back(bus: KombuBus, network: Network, topic: str) -> tuple[object, Any]:
     """What publishes a message that the network holds, and what comes of that."""
     bus.publish(topic, b"1")
-    outlet = bus._publisher._outlet
-    assert isinstance(outlet, ConfirmedOutlet)
+    publisher = bus._publisher
     network.hold()
     held = bus.publish_soon(topic, b"2")
-    eventually(lambda: bool(outlet.unconfirmed))
-    return outlet, held
+    eventually(lambda: bool(publisher._unconfirmed))
+    return publisher._channel, held
 
 
 def test_a_broker_short_of_memory_refuses_at_once_and_takes_again_when_it_says(
@@ -181,7 +176,7 @@ def test_a_broker_short_of_memory_for_long_is_waited_for_on_the_same_connection(
 ) -> None:
     publisher = bus._publisher
     publisher._clock = clock
-    outlet, held = held_back(bus, network, topic)
+    channel, held = held_back(bus, network, topic)
     network.block()
     assert isinstance(held.exception(FAILED_AFTER), BusUnavailableError)
     eventually(lambda: publisher._oldest is not None)
@@ -190,7 +185,7 @@ def test_a_broker_short_of_memory_for_long_is_waited_for_on_the_same_connection(
     eventually(lambda: publisher._oldest_since == clock.elapsed())
     network.unblock()
     publish_once_it_is_up(bus, topic, b"3")
-    assert publisher._outlet is outlet
+    assert publisher._channel is channel
 
 
 @pytest.mark.slow

@@ -10,8 +10,8 @@ from uuid import uuid4
 import pytest
 
 from go_scheduler import RetryPolicy, State, StoreUnavailableError
-from go_scheduler.dispatch import recording
-from go_scheduler.dispatch.recording import PacedLog
+from go_scheduler.dispatch import dispatcher as dispatching
+from go_scheduler.dispatch.bus import PacedLog
 from go_scheduler.errors import StoreError
 from go_scheduler.events import (
     InstanceFinished,
@@ -554,7 +554,7 @@ class TestSeveral:
     def test_no_more_are_read_than_may_be_kept(
         self, house: House, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(recording, "_PREFETCH", 2)
+        monkeypatch.setattr(dispatching, "_PREFETCH", 2)
         run = house.publish()
         many = [(run, "heartbeat")] * 3
         messages = [house.say_all(*many) for _ in range(2)]

@@ -24,7 +24,7 @@ from go_scheduler.dispatch import (
     read_action,
     read_statuses,
 )
-from go_scheduler.dispatch.messages.message import Said, many_to_bytes, read_status
+from go_scheduler.dispatch.messages.message import Said, many_to_bytes
 from tests.case_tables import json_table
 
 PAGE = (Path(__file__).parents[2] / "docs/messages.md").read_text()
@@ -62,6 +62,13 @@ VALUES = st.recursive(
 
 def name(message: dict[str, object]) -> str:
     return str(message.get("action") or message["status"])
+
+
+def read_status(body: bytes) -> Status:
+    [found] = read_statuses(body)
+    if isinstance(found, ConfigurationError):
+        raise found
+    return found
 
 
 def changed(message: Run | Cancel | Status, **fields: object) -> bytes:

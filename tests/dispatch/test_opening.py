@@ -85,7 +85,7 @@ def test_what_a_url_says_behind_it_are_options(tmp_path: Path) -> None:
     url = f"amqps://me:secret@one//;amqps://two//?queue_type=quorum&tls_ca={file}"
     with open_bus(url) as bus:
         assert isinstance(bus, KombuBus)
-        assert bus._queue_type == "quorum"
+        assert bus._address.queue_type == "quorum"
         assert bus._address.ca_certs == str(file)
         assert str(file) not in repr(bus)
 

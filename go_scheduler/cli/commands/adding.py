@@ -1,8 +1,8 @@
-"""The commands that put something in: `add`, `preview`, `import` and `export`."""
+"""The commands that put something in: `add`, `preview`, `import`, `export`, `types`."""
 
 import warnings
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
@@ -13,22 +13,34 @@ from uuid import UUID, uuid4
 import typer
 
 from go_scheduler.cli.options import (
+    Application,
     ExitCode,
     Json,
+    Limit,
     Metadata,
     Name,
     Queue,
     Time,
     Where,
     argument,
-    documented,
     duration_of,
     instant_of,
     object_of,
     pairs_of,
     text,
 )
-from go_scheduler.cli.output import at, described, document, line, note, print_one
+from go_scheduler.cli.output import (
+    at,
+    described,
+    document,
+    line,
+    note,
+    print_all,
+    print_one,
+    runs_where,
+    type_lines,
+)
+from go_scheduler.cli.selecting import pages
 from go_scheduler.client.views import MOST_LISTED
 from go_scheduler.clock import SystemClock
 from go_scheduler.errors import ConfigurationError, GoSchedulerError, StoreError
@@ -45,6 +57,10 @@ from go_scheduler.triggers import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from go_scheduler.http.jobs import TypeAnswer
+    from go_scheduler.http.remote import Remote
     from go_scheduler.http.staggering import Spread
 
 
@@ -242,7 +258,7 @@ def _policy(
         raise ConfigurationError(f"the options for {words}: {error}") from None
 
 
-app = typer.Typer()
+app = Application()
 _NAMELESS = (
     "it has no name, so only a scheduler with one handler for all runs it: write the"
     " name first, as in `go_scheduler add report --every 5m`"
@@ -250,7 +266,6 @@ _NAMELESS = (
 
 
 @app.command()
-@documented
 def add(
     when: TriggerOptions,
     policies: Policies,
@@ -316,7 +331,6 @@ def add(
 
 
 @app.command()
-@documented
 def preview(
     when: TriggerOptions,
     words: Annotated[str | None, argument("[PHRASE]")] = None,
@@ -411,7 +425,6 @@ class JitterOptions:
 
 
 @app.command("import")
-@documented
 def import_(
     file: Annotated[Path, argument("FILE")],
     where: Where,
@@ -459,7 +472,6 @@ def import_(
 
 
 @app.command()
-@documented
 def export(
     where: Where, name: Name = None, queue: Queue = None, metadata: Metadata = None
 ) -> None:
@@ -493,3 +505,89 @@ def _summary(counts: Mapping[str, int]) -> str:
     )
     told = [f"{n} {what}" for what, n in others if n or what != "dropped"]
     return f"made {first}; {', '.join(told)}"
+
+
+types = Application(
+    no_args_is_help=True, help="Declare the types of jobs, and look at them."
+)
+
+Type = Annotated[str, argument(help="The name of the type.")]
+
+
+@types.command("list")
+def list_(where: Where, limit: Limit = 100, json: Json = False) -> None:
+    """List the types that are declared, and those that the server runs itself."""
+    with _server(where) as remote:
+        found, more = pages(remote.list_types, {}, limit)
+    columns: Mapping[str, Callable[[TypeAnswer], str]] = {
+        "TYPE": lambda each: each.type,
+        "QUEUE": lambda each: each.queue,
+        "RUNS": runs_where,
+        "DESCRIPTION": lambda each: each.description or "-",
+    }
+    print_all(found, columns, json=json)
+    if more:
+        note(f"there are more than {limit}: see --limit")
+
+
+@types.command()
+def show(type: Type, where: Where, json: Json = False) -> None:
+    """Show all of a type."""
+    with _server(where) as remote:
+        found = remote.get_type(type)
+    print_one(found, "\n".join(type_lines(found)), json=json)
+
+
+@types.command()
+def put(
+    type: Type,
+    policies: RunPolicies,
+    where: Where,
+    description: Annotated[str, text()] = "",
+    schema: Annotated[str | None, text(metavar="JSON")] = None,
+    owner: str | None = None,
+    json: Json = False,
+) -> None:
+    """Declare a type of jobs for workers, or change it.
+
+    An option that is not given gets its default, also for a type that exists.
+
+    Args:
+        description: What it does, for a person to read.
+        schema: A JSON schema for payloads.
+        owner: The owner of its declared set.
+    """
+    said = {name: _sent(each) for name, each in policies.fields().items()}
+    said |= {"description": description, "owner": owner}
+    said["schema"] = object_of(schema, "--schema")
+    with _server(where, migrates=True) as remote:
+        found = remote.put_type(type, said)
+    told = f"{found.definition_id}  {found.type}, in the queue {found.queue}"
+    print_one(found, told, json=json)
+
+
+@types.command()
+def delete(type: Type, where: Where, json: Json = False) -> None:
+    """Delete a type that was declared, and the jobs of it that have not started."""
+    with _server(where) as remote:
+        remote.delete_type(type)
+    print_one({"type": type, "answer": "deleted"}, f"{type}  deleted", json=json)
+
+
+@contextmanager
+def _server(where: Where, *, migrates: bool = False) -> "Iterator[Remote]":
+    """A client of the server, or of a server in front of the store."""
+    # Imported here, as it takes long.
+    from go_scheduler.cli.in_process import answering
+
+    with where.client(migrates=migrates) as client, answering(client) as remote:
+        yield remote
+
+
+def _sent(value: object) -> Any:
+    """A value of a policy in a request."""
+    from go_scheduler.http.bodies.definitions import RetryBody
+
+    if isinstance(value, RetryPolicy):
+        return RetryBody.of(value).model_dump(mode="json")
+    return value.total_seconds() if isinstance(value, timedelta) else value

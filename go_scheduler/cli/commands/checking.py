@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from go_scheduler.cli.options import (
+    Application,
     Definitions,
     ExitCode,
     Json,
@@ -22,7 +23,6 @@ from go_scheduler.cli.options import (
     WhichStore,
     Yes,
     argument,
-    documented,
     duration_of,
     instant_of,
     opened_store,
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from go_scheduler.simulation import Effect, FaultReport, Plan, Simulated, Simulation
 
 
-app = typer.Typer()
+app = Application()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,7 +99,6 @@ class WithFaults:
 
 
 @app.command("simulate")
-@documented
 def simulate_(
     context: typer.Context,
     simulating: Simulating,
@@ -198,7 +197,6 @@ def _try_seeds(
 
 
 @app.command()
-@documented
 def plan(
     source: Annotated[str, argument("SOURCE")],
     where: WhichStore,
@@ -238,28 +236,16 @@ def plan(
         found = planned(client, definitions, **given)
         print_one(_plan_document(found), "\n".join(_plan_lines(found)), json=json)
         if apply:
-            _apply(client, found, definitions, yes=yes, given=given, version=version)
+            if found.removal != "keep":
+                count = len(found.removed)
+                confirm(f"{found.removal} {count} definitions", count, yes=yes)
+            applied = client.declare(definitions, version=version, **given)
+            if definitions and not applied:
+                note("nothing was done: a later version of the set has been declared")
+                raise typer.Exit(ExitCode.NOT_SO)
             tell = note if json else line
             tell("it has been declared")
     if check and not found.changes_nothing:
-        raise typer.Exit(ExitCode.NOT_SO)
-
-
-def _apply(
-    client: Client,
-    found: "Plan",
-    definitions: Sequence[TaskDefinition],
-    *,
-    yes: bool,
-    given: Mapping[str, Any],
-    version: int | None,
-) -> None:
-    if found.removal != "keep":
-        count = len(found.removed)
-        confirm(f"{found.removal} {count} definitions", count, yes=yes)
-    declared = client.declare(definitions, version=version, **given)
-    if definitions and not declared:
-        note("nothing was done: a later version of the set has been declared")
         raise typer.Exit(ExitCode.NOT_SO)
 
 
@@ -441,7 +427,6 @@ _CODES = {
 
 
 @app.command()
-@documented
 def doctor(
     where: WhichStore,
     handlers: Annotated[str | None, text(metavar="MODULE:NAME")] = None,
@@ -498,7 +483,6 @@ def _print_report(report: "Report", least: Severity, *, json: bool) -> None:
 
 
 @app.command()
-@documented
 def audit(
     where: Where,
     definitions: Definitions = None,
@@ -607,7 +591,6 @@ def _print_json(audited: "AuditedDefinition", *, times: bool) -> None:
 
 
 @app.command()
-@documented
 def migrate(
     where: WhichStore,
     check: bool = False,

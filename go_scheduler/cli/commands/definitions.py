@@ -7,6 +7,7 @@ from uuid import UUID
 import typer
 
 from go_scheduler.cli.options import (
+    Application,
     Definition,
     Definitions,
     ExitCode,
@@ -17,7 +18,6 @@ from go_scheduler.cli.options import (
     Where,
     Yes,
     argument,
-    documented,
     duration_of,
     instant_of,
     object_of,
@@ -51,7 +51,7 @@ from go_scheduler.errors import ConfigurationError, TaskDefinitionNotFoundError
 from go_scheduler.models import NodeInfo, State, TaskDefinition, TaskInstance
 from go_scheduler.policies import Overlap
 
-app = typer.Typer()
+app = Application()
 
 Thing = Annotated[
     str,
@@ -64,7 +64,6 @@ Thing = Annotated[
 
 
 @app.command("list")
-@documented
 def list_(listed: Listed, where: Where, json: Json = False) -> None:
     """List definitions, or their instances with --instances."""
     with where.client() as client:
@@ -116,7 +115,6 @@ def _life(node: NodeInfo) -> str:
 
 
 @app.command()
-@documented
 def show(id: Thing, where: Where, json: Json = False) -> None:
     """Show all of a definition, or of an instance."""
     found: TaskDefinition | TaskInstance
@@ -132,7 +130,6 @@ def show(id: Thing, where: Where, json: Json = False) -> None:
 
 
 @app.command()
-@documented
 def why(
     id: Thing,
     where: Where,
@@ -151,7 +148,6 @@ def why(
 
 
 @app.command()
-@documented
 def stats(where: Where, json: Json = False) -> None:
     """Count instances by state, up to 10,000 of each."""
     with where.client() as client:
@@ -166,7 +162,6 @@ def stats(where: Where, json: Json = False) -> None:
 
 
 @app.command()
-@documented
 def nodes(where: Where, json: Json = False) -> None:
     """List the nodes that the store has seen within the last hour."""
     with where.client() as client:
@@ -174,7 +169,6 @@ def nodes(where: Where, json: Json = False) -> None:
 
 
 @app.command()
-@documented
 def pause(
     chosen: Chosen,
     where: Where,
@@ -194,7 +188,6 @@ def pause(
 
 
 @app.command()
-@documented
 def resume(
     chosen: Chosen,
     where: Where,
@@ -220,7 +213,6 @@ def _change(
 
 
 @app.command()
-@documented
 def delete(
     chosen: Chosen,
     where: Where,
@@ -246,7 +238,6 @@ def delete(
 
 
 @app.command()
-@documented
 def run(
     definition: Definition,
     where: Where,
@@ -277,7 +268,6 @@ def run(
 
 
 @app.command()
-@documented
 def backfill(
     definition: Definition,
     where: Where,
@@ -307,7 +297,6 @@ def backfill(
 
 
 @app.command()
-@documented
 def cancel(
     where: Where, instances: Instances = None, yes: Yes = False, json: Json = False
 ) -> None:
@@ -324,7 +313,6 @@ def cancel(
 
 
 @app.command()
-@documented
 def retry(
     where: Where,
     instances: Instances = None,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from go_scheduler.cli.options import (
+    Application,
     Config,
     ExitCode,
     Handler,
@@ -21,7 +22,6 @@ from go_scheduler.cli.options import (
     argument,
     checked_configuration,
     configuration,
-    documented,
     opened_store,
     text,
     tokens_for,
@@ -36,11 +36,10 @@ if TYPE_CHECKING:
     from go_scheduler.http.access.login import DeviceCode
 
 
-app = typer.Typer()
+app = Application()
 
 
 @app.command()
-@documented
 def serve(
     store: Url = None,
     host: Host = None,
@@ -72,7 +71,6 @@ def serve(
 
 
 @app.command("config")
-@documented
 def config_(
     config: Config = None,
     show: bool = False,
@@ -99,7 +97,6 @@ def config_(
 
 
 @app.command()
-@documented
 def dashboard(
     where: Where,
     host: Host = None,
@@ -134,7 +131,6 @@ def dashboard(
 
 
 @app.command()
-@documented
 def key(
     subject: Annotated[str, argument()],
     scope: Annotated[list[str], text("--scope", "-s")],
@@ -198,7 +194,6 @@ class There:
 
 
 @app.command()
-@documented
 def login(
     there: There,
     browser: bool = False,
@@ -231,7 +226,6 @@ def login(
 
 
 @app.command()
-@documented
 def logout(there: There) -> None:
     """Forget the tokens for a server."""
     from go_scheduler.http.access.login import Logins
@@ -247,7 +241,6 @@ def _show(code: "DeviceCode") -> None:
 
 
 @app.command()
-@documented
 def worker(
     handler: Handler,
     where: Where,
@@ -296,7 +289,6 @@ def worker(
 
 
 @app.command()
-@documented
 def dispatch_worker(
     handler: Handler,
     bus: Url = None,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from enum import StrEnum
 from importlib.resources import files
-from typing import Annotated, Any, ClassVar, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 from uuid import UUID
 
 from pydantic import (
@@ -75,7 +75,6 @@ class Message(BaseModel):
     model_config = ConfigDict(
         frozen=True, extra="ignore", use_attribute_docstrings=True
     )
-    optional: ClassVar[frozenset[str]] = frozenset()
 
     version: Literal[1] = VERSION
     """The version of the format. Whoever knows no such version refuses the message."""
@@ -88,8 +87,7 @@ class Message(BaseModel):
 
     def to_bytes(self) -> bytes:
         """Its JSON text, in UTF-8, as it goes over the bus."""
-        absent = {each for each in self.optional if getattr(self, each) is None}
-        return self.model_dump_json(exclude=absent).encode()
+        return self.model_dump_json().encode()
 
 
 def read(kind: TypeAdapter[_Read], body: bytes) -> _Read:
@@ -205,19 +203,6 @@ def _writable(text: object) -> object:
 class Status(Message):
     """What a worker says of a run that it has."""
 
-    optional = frozenset(
-        {
-            "delay",
-            "ended_at",
-            "error",
-            "progress",
-            "result",
-            "retry",
-            "retry_in",
-            "started_at",
-        }
-    )
-
     status: Said
     """What has become of it."""
 
@@ -252,6 +237,10 @@ class Status(Message):
     """For how many seconds nobody is to have it; without, more each time, from one to
     sixty. With *released*."""
 
+    def to_bytes(self) -> bytes:
+        """Its JSON text, without what is not said."""
+        return self.model_dump_json(exclude_none=True).encode()
+
 
 _STATUS: TypeAdapter[Status] = TypeAdapter(Status)
 # What is refused costs much more than what is read.
@@ -259,16 +248,6 @@ _MOST_READ = 1000
 _STATUSES: TypeAdapter[list[Status]] = TypeAdapter(
     Annotated[list[Status], Field(min_length=1, max_length=_MOST_READ)]
 )
-
-
-def read_status(body: bytes) -> Status:
-    """What a worker says.
-
-    Raises:
-        ConfigurationError: It is no such message, or in a version that is not known;
-            the text says which field, and does not repeat the message.
-    """
-    return read(_STATUS, body)
 
 
 def read_statuses(body: bytes) -> Sequence[Status | ConfigurationError]:
@@ -311,7 +290,7 @@ def _read_each(body: bytes) -> Sequence[Status | ConfigurationError]:
 
 def _read_one(body: bytes) -> Status | ConfigurationError:
     try:
-        return read_status(body)
+        return read(_STATUS, body)
     except ConfigurationError as error:
         return error
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from concurrent.futures import Future
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -23,7 +24,7 @@ from tests.dispatch.working.bench import AT, WHAT, read_all
 from tests.dispatch.working.shaky import ShakyBus
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Iterator
 
 ID = UUID(int=7)
 
@@ -74,37 +75,27 @@ class Slow(ShakyBus):
         ]
 
 
-class Loop:
+class Loop(asyncio.SelectorEventLoop):
     """An event loop whose time a test moves on."""
 
-    def __init__(self) -> None:
-        self.soon: list[Callable[[], object]] = []
-        self.later: list[Callable[[], object]] = []
-        self.closed = False
+    now = 0.0
 
-    def call_soon(self, call: Callable[..., object], *given: object) -> None:
-        self.soon.append(partial(call, *given))
-
-    def call_soon_threadsafe(self, call: Callable[..., object], *given: object) -> None:
-        if self.closed:
-            raise RuntimeError("Event loop is closed")
-        self.call_soon(call, *given)
-
-    def call_later(
-        self, seconds: float, call: Callable[..., object], *given: object
-    ) -> None:
-        self.later.append(partial(call, *given))
+    def time(self) -> float:
+        return self.now
 
     def run(self) -> None:
         """All that is to be done now."""
-        while self.soon:
-            self.soon.pop(0)()
+        self.run_until_complete(_settled())
 
     def wait(self) -> None:
         """All that is to be done at some time."""
-        while self.later:
-            self.later.pop(0)()
-            self.run()
+        self.now += 3600
+        self.run()
+
+
+async def _settled() -> None:
+    for _ in range(20):
+        await asyncio.sleep(0)
 
 
 class Saying:
@@ -112,8 +103,11 @@ class Saying:
 
     def __init__(self) -> None:
         self.bus, self.loop = Slow(), Loop()
-        self.sender = Sender(self.bus, "statuses", self.loop)  # type: ignore[arg-type]
+        self.sender = self.loop.run_until_complete(self._made())
         self.told: list[tuple[str, bool]] = []
+
+    async def _made(self) -> Sender:
+        return Sender(self.bus, "statuses")
 
     def put(self, *said: str, run: int = 1, **others: Any) -> None:
         """Say something of a run, and let the event loop go on."""
@@ -127,13 +121,23 @@ class Saying:
         self.bus.end(error, at=at)
         self.loop.run()
 
+    def close(self) -> None:
+        """End the event loop, as a worker does that leaves what is under way."""
+        self.sender.close()
+        for each in asyncio.all_tasks(self.loop):
+            each.cancel()
+        self.loop.run()
+        self.loop.close()
+
     def _note(self, what: str, sent: bool) -> None:
         self.told.append((what, sent))
 
 
 @pytest.fixture
-def saying() -> Saying:
-    return Saying()
+def saying() -> Iterator[Saying]:
+    found = Saying()
+    yield found
+    found.close()
 
 
 def test_of_what_waits_only_the_newest_is_sent(saying: Saying) -> None:
@@ -260,11 +264,9 @@ def test_what_is_not_there_at_the_close_is_answered(saying: Saying) -> None:
         (ID, 1, "started"),
         (ID, 2, "accepted"),
     ]
-    saying.loop.run()
-    saying.loop.closed = True
     saying.end()
     assert len(saying.bus.bodies) == 1
-    assert saying.told == []
+    assert saying.told == [("1 accepted", True)]
 
 
 def test_what_has_ended_is_remembered_within_bounds() -> None:
