@@ -16,7 +16,7 @@ from go_scheduler.clock import SystemClock
 from go_scheduler.errors import StoreError
 from go_scheduler.stores.postgresql.dialect import ARRAYS, Notices, notified
 from go_scheduler.stores.postgresql.driver import PLANS_FOR_ANY, met_a_lock
-from go_scheduler.stores.sql.database import Overtaken, Result, Sweep
+from go_scheduler.stores.sql.database import Overtaken, Sweep
 from go_scheduler.stores.sql.statement import (
     HIGHEST,
     Statements,
@@ -97,8 +97,7 @@ class ServerStatements(Statements):
     def __init__(
         self, database: Database, dialect: PostgreSQLDialect, *, clock: Clock | None
     ) -> None:
-        self._database = database
-        self._dialect = dialect
+        super().__init__(database, dialect)
         self._clock = clock
         measured_by = clock or SystemClock()
         # Only the store checks what was passed as its clock.
@@ -116,44 +115,6 @@ class ServerStatements(Statements):
     def met_a_lock(self, error: BaseException) -> bool:
         """Whether an error says that somebody else has locked a row."""
         return met_a_lock(error)
-
-    def run(
-        self,
-        lane: Lane,
-        statement: Statement,
-        terms: Terms,
-        batches: Mapping[str, Batch] | None = None,
-        *,
-        repeatable: bool = True,
-        apart: bool = False,
-    ) -> Sequence[Any]:
-        """Execute a statement, which commits by itself."""
-        return self._database.run(
-            lane,
-            lambda connection: self.execute(
-                connection, statement, terms, batches, apart=apart
-            ),
-            repeatable=repeatable,
-        )
-
-    def within(self, lane: Lane, work: Callable[[Connection], Result]) -> Result:
-        """Call ``work``, whose first statement commits by itself."""
-        return self._database.run(lane, work)
-
-    def read(
-        self,
-        lane: Lane,
-        statement: Statement,
-        terms: Terms,
-        batches: Mapping[str, Batch] | None = None,
-    ) -> Sequence[Any]:
-        """Execute a statement that only reads, and wait for nobody's lock."""
-        return self._database.run(
-            lane,
-            lambda connection: self._dialect.past_locks(
-                connection, lambda each: self.execute(each, statement, terms, batches)
-            ),
-        )
 
     def write(
         self,

@@ -205,16 +205,15 @@ class SQLiteDatabase(Database):
         with self._write_lock.taken():
             return super().transact(work, **how)
 
-    def write(
-        self, work: Callable[[Connection], Result], *, repeatable: bool = True
+    def change(
+        self,
+        lane: Lane,
+        work: Callable[[Connection], Result],
+        *,
+        repeatable: bool = True,
     ) -> Result:
-        """Call ``work``, whose only statement is a transaction by itself."""
-        with self._write_lock.taken():
-            return self.run(
-                self.writing,
-                lambda connection: self._when_free(lambda: work(connection)),
-                repeatable=repeatable,
-            )
+        """Call ``work`` in a transaction: one of our statements may be several here."""
+        return self.transact(work, repeatable=repeatable)
 
     def version(self) -> int:
         """A number that changes when anybody else has written to the file.

@@ -15,9 +15,6 @@ from go_scheduler.errors import StoreUnavailableError
 from go_scheduler.stores.findings import answers
 from go_scheduler.stores.sql.database import Lane
 from go_scheduler.stores.sql.questions import QUESTIONS
-from go_scheduler.stores.sql.rows import (
-    to_sqlite_time,
-)
 from go_scheduler.stores.sql.schema import Schema
 from go_scheduler.stores.sql.store import SQLStore
 from go_scheduler.stores.sql.tables import Dialect, contents
@@ -95,7 +92,7 @@ class SQLiteStore(SQLStore):
         schema = Schema(dialect.name, migrate)
         self._path = database.path
         self._migrates = migrate
-        statements = FileStatements(database, self._microseconds)
+        statements = FileStatements(database, dialect)
         super().__init__(database, dialect, statements, schema=schema, clock=clock)
         self._time = (clock or SystemClock()).now
 
@@ -130,10 +127,6 @@ class SQLiteStore(SQLStore):
     def now(self) -> datetime:
         """The time of the clock that was passed, else the machine's."""
         return self._time()
-
-    def _microseconds(self) -> int:
-        """The store's time; what writes asks for it under the write lock."""
-        return to_sqlite_time(self._time())
 
 
 class SQLiteDialect(Dialect):
