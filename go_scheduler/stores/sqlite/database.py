@@ -21,7 +21,6 @@ from go_scheduler.clock import ZERO
 from go_scheduler.errors import ConfigurationError, StoreError, StoreUnavailableError
 from go_scheduler.formatting import shown
 from go_scheduler.json import JSON, contains
-from go_scheduler.stores.hints import Hints, News
 from go_scheduler.stores.sql.database import Database, Fault, Lane, Overtaken, read_url
 
 if TYPE_CHECKING:
@@ -396,32 +395,3 @@ def _code_of(error: BaseException) -> int | None:
     """The primary code: the upper bits only say more about it."""
     code = getattr(getattr(error, "orig", None), "sqlite_errorcode", None)
     return None if code is None else code & 0xFF
-
-
-# It costs some microseconds, and no lock of the file.
-_EVERY = timedelta(milliseconds=20)
-
-
-class FileWatch(Hints):
-    """Asks for the version of a file, again and again.
-
-    Args:
-        version: Answers another number if another process has written since.
-    """
-
-    def __init__(self, version: Callable[[], int]) -> None:
-        self._version = version
-        self._seen: int | None = None
-        self._closed = threading.Event()
-
-    def wait(self) -> News:
-        """Wait until it is another one; the first is one too."""
-        while not self._closed.wait(_EVERY.total_seconds()):
-            before, self._seen = self._seen, self._version()
-            if before != self._seen:
-                return News.ANYTHING
-        return News.NOTHING
-
-    def close(self) -> None:
-        """End a wait."""
-        self._closed.set()

@@ -13,6 +13,7 @@ from sqlalchemy.dialects import sqlite
 from go_scheduler.clock import SystemClock
 from go_scheduler.errors import StoreUnavailableError
 from go_scheduler.stores.findings import answers
+from go_scheduler.stores.hints import Polls
 from go_scheduler.stores.sql.database import Lane
 from go_scheduler.stores.sql.questions import QUESTIONS
 from go_scheduler.stores.sql.schema import Schema
@@ -20,7 +21,6 @@ from go_scheduler.stores.sql.store import SQLStore
 from go_scheduler.stores.sql.tables import Dialect, contents
 from go_scheduler.stores.sqlite.database import (
     CONTAINS,
-    FileWatch,
     SQLiteDatabase,
     add_functions,
 )
@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     from go_scheduler.stores.sql.questions import Question
 
 _BUSY_TIMEOUT = timedelta(seconds=5)
+# A look costs some microseconds, and no lock of the file.
+_LOOK_EVERY = timedelta(milliseconds=20)
 
 
 class SQLiteStore(SQLStore):
@@ -122,7 +124,14 @@ class SQLiteStore(SQLStore):
 
     def hints(self) -> Hints:
         """Whether the file has been written to by others."""
-        return FileWatch(self._database.version)
+        seen: int | None = None
+
+        def has_changed() -> bool:
+            nonlocal seen
+            before, seen = seen, self._database.version()
+            return before != seen
+
+        return Polls(_LOOK_EVERY, has_changed)
 
     def now(self) -> datetime:
         """The time of the clock that was passed, else the machine's."""
