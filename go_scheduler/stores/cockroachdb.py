@@ -18,8 +18,8 @@ from sqlalchemy.exc import DBAPIError, OperationalError, ProgrammingError
 from go_scheduler.clock import ZERO
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.stores.hints import Polls
-from go_scheduler.stores.postgresql.dialect import PostgreSQLDialect, array
 from go_scheduler.stores.postgresql.driver import EngineKind, fault_of, within
+from go_scheduler.stores.postgresql.executing import PostgreSQLDialect, array
 from go_scheduler.stores.postgresql.store import PostgreSQLStore
 from go_scheduler.stores.sql.database import IS_REPEATED, Fault, Result
 

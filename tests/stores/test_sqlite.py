@@ -24,8 +24,7 @@ from go_scheduler.models import OPEN, Outcome, State
 from go_scheduler.stores.filters import CLAIMABLE, CLAIMED, Filter, Order
 from go_scheduler.stores.messages import Addition, Answer
 from go_scheduler.stores.sql.database import Lane, Overtaken
-from go_scheduler.stores.sqlite.database import WriteLock
-from go_scheduler.stores.sqlite.store import SQLiteStore
+from go_scheduler.stores.sqlite.store import SQLiteStore, WriteLock
 from go_scheduler.testing.builders import (
     HOUR,
     NOBODY,
