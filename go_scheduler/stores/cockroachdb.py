@@ -15,10 +15,11 @@ import sqlalchemy_cockroachdb  # type: ignore[import-untyped] # noqa: F401
 from sqlalchemy import func, select
 from sqlalchemy.exc import DBAPIError, OperationalError, ProgrammingError
 
+from go_scheduler.clock import ZERO
 from go_scheduler.errors import ConfigurationError
-from go_scheduler.stores.hints import LastWork, Polls
-from go_scheduler.stores.postgresql.dialect import PostgreSQLDialect, array
+from go_scheduler.stores.hints import Polls
 from go_scheduler.stores.postgresql.driver import EngineKind, fault_of, within
+from go_scheduler.stores.postgresql.executing import PostgreSQLDialect, array
 from go_scheduler.stores.postgresql.store import PostgreSQLStore
 from go_scheduler.stores.sql.database import IS_REPEATED, Fault, Result
 
@@ -34,6 +35,9 @@ if TYPE_CHECKING:
     from go_scheduler.stores.hints import Hints
     from go_scheduler.stores.messages import Claimant, Fired, Firing
     from go_scheduler.stores.sql.tables import Read
+
+_POLL_EVERY = timedelta(milliseconds=100)
+_BUSY_FOR = timedelta(minutes=1)
 
 
 class CockroachDBStore(PostgreSQLStore):
@@ -83,18 +87,24 @@ class CockroachDBStore(PostgreSQLStore):
             pool_size=pool_size,
             migrate=migrate,
         )
-        self._last_work = LastWork(self._elapsed)
+        self._busy_until = ZERO
 
     def hints(self) -> Hints:
-        """Polls: it has no NOTIFY."""
-        return Polls(self._last_work)
+        """Polls, while there is work and more may come: it has no NOTIFY."""
+        return Polls(_POLL_EVERY, self._has_work)
+
+    def _has_work(self) -> bool:
+        return self._elapsed() < self._busy_until
+
+    def _note_work(self) -> None:
+        self._busy_until = self._elapsed() + _BUSY_FOR
 
     def fire_definitions(
         self, firings: Sequence[Firing], *, claimant: Claimant | None = None
     ) -> Fired:
         """Create the instances of each firing and move its definition on."""
         if firings:
-            self._last_work.note()
+            self._note_work()
         return super().fire_definitions(firings, claimant=claimant)
 
     def claim_instances(
@@ -117,7 +127,7 @@ class CockroachDBStore(PostgreSQLStore):
             deadline=deadline,
         )
         if claimed:
-            self._last_work.note()
+            self._note_work()
         return claimed
 
     def _in_transaction(

@@ -77,46 +77,23 @@ class Hints(ABC):
         """
 
 
-_EVERY = timedelta(milliseconds=100)
-_BUSY_FOR = timedelta(minutes=1)
-
-
-class LastWork:
-    """When a process has had work last: where there was some, more may come.
-
-    Args:
-        elapsed: Measures how long ago that is.
-    """
-
-    def __init__(self, elapsed: Callable[[], timedelta]) -> None:
-        self._elapsed = elapsed
-        self._until = ZERO
-
-    def note(self) -> None:
-        """There is some now."""
-        self._until = self._elapsed() + _BUSY_FOR
-
-    @property
-    def is_recent(self) -> bool:
-        """Whether there was some a moment ago."""
-        return self._elapsed() < self._until
-
-
 class Polls(Hints):
-    """Ten looks a second while there is work, and none of its own otherwise.
+    """Looks again and again whether there may be something new.
 
     Args:
-        last: When there was some.
+        every: After how long it looks again.
+        is_news: Whether there may be.
     """
 
-    def __init__(self, last: LastWork) -> None:
-        self._last = last
+    def __init__(self, every: timedelta, is_news: Callable[[], bool]) -> None:
+        self._every = every
+        self._is_news = is_news
         self._closed = threading.Event()
 
     def wait(self) -> News:
         """Wait for the next poll."""
-        while not self._closed.wait(_EVERY.total_seconds()):
-            if self._last.is_recent:
+        while not self._closed.wait(self._every.total_seconds()):
+            if self._is_news():
                 return News.ANYTHING
         return News.NOTHING
 

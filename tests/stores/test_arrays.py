@@ -9,7 +9,7 @@ from uuid import UUID
 import psycopg
 import pytest
 
-from go_scheduler.stores.postgresql.dialect import ARRAYS
+from go_scheduler.stores.postgresql.executing import ARRAYS
 from tests.servers import libpq
 
 if TYPE_CHECKING:

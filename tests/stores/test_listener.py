@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 from go_scheduler.models import Outcome
 from go_scheduler.policies import Overlap
 from go_scheduler.stores.messages import Addition
-from go_scheduler.stores.postgresql.dialect import CHANNEL, NOTIFY_EVERY, Notices
+from go_scheduler.stores.postgresql.executing import CHANNEL, NOTIFY_EVERY, Notices
 from go_scheduler.stores.postgresql.store import PostgreSQLStore
 from go_scheduler.testing.builders import (
     HOUR,

@@ -30,12 +30,13 @@ from go_scheduler.stores.filters import Filter
 from go_scheduler.stores.migrations.history import (
     CREATE_TABLE,
     History,
+    MigrationLock,
+    create_lock_table_sql,
     history,
     read_revisions,
     write_revision,
     write_revision_sql,
 )
-from go_scheduler.stores.migrations.lock import MigrationLock, create_lock_table_sql
 from go_scheduler.stores.migrations.operating import operations, sql_of
 from go_scheduler.stores.sql import schema
 from go_scheduler.stores.sql.database import Lane

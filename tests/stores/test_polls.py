@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import threading
 from contextlib import closing
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import pytest
 
 from go_scheduler.clock import ZERO
 from go_scheduler.stores.cockroachdb import CockroachDBStore
-from go_scheduler.stores.hints import LastWork, News, Polls
+from go_scheduler.stores.hints import News, Polls
 from go_scheduler.stores.messages import Fired
 from go_scheduler.stores.postgresql.store import PostgreSQLStore
 from go_scheduler.testing.builders import claimant, definition, firing
@@ -25,33 +26,29 @@ if TYPE_CHECKING:
     from go_scheduler.testing import ManualClock
 
 
+EVERY = timedelta(milliseconds=1)
+
+
 def test_for_a_minute_after_work_there_is_a_poll_each_time(clock: ManualClock) -> None:
-    last = LastWork(clock.elapsed)
-    assert not last.is_recent
-    last.note()
-    polls = Polls(last)
-    assert polls.wait()
-    clock.advance(seconds(59))
-    assert polls.wait()
-    clock.advance(seconds(1))
-    assert not last.is_recent
+    with closing(CockroachDBStore("cockroachdb://nowhere", clock=clock)) as store:
+        assert not store._has_work()
+        store._note_work()
+        polls = store.hints()
+        assert polls.wait()
+        clock.advance(seconds(59))
+        assert polls.wait()
+        clock.advance(seconds(1))
+        assert not store._has_work()
 
 
-def test_without_work_there_is_none_until_there_is_some(clock: ManualClock) -> None:
-    class Answers(LastWork):
-        answers = iter([False, False, True])
-
-        @property
-        def is_recent(self) -> bool:
-            return next(self.answers)
-
-    last = Answers(clock.elapsed)
-    assert Polls(last).wait()
-    assert not list(last.answers)
+def test_without_work_there_is_none_until_there_is_some() -> None:
+    answers = iter([False, False, True])
+    assert Polls(EVERY, lambda: next(answers)).wait()
+    assert not list(answers)
 
 
-def test_polls_that_are_closed_wait_no_more(clock: ManualClock) -> None:
-    polls = Polls(LastWork(clock.elapsed))
+def test_polls_that_are_closed_wait_no_more() -> None:
+    polls = Polls(EVERY, lambda: False)
     found: list[News] = []
     thread = threading.Thread(target=lambda: found.append(polls.wait()))
     thread.start()
@@ -74,7 +71,7 @@ def test_whoever_is_handed_something_polls(
             lapsed=None,
             deadline=LAST_INSTANT,
         )
-        assert store._last_work.is_recent == bool(found)
+        assert store._has_work() == bool(found)
 
 
 @pytest.mark.parametrize("fires", [[], [firing(definition())]])
@@ -90,5 +87,5 @@ def test_whoever_fires_something_polls(
     for node in (None, claimant()):
         with closing(CockroachDBStore("cockroachdb://nowhere")) as store:
             assert store.fire_definitions(fires, claimant=node) is answer
-            assert store._last_work.is_recent == bool(fires)
+            assert store._has_work() == bool(fires)
     assert asked == [None, claimant()]

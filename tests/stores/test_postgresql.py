@@ -27,14 +27,14 @@ from go_scheduler.stores.cockroachdb import CockroachDBDialect
 from go_scheduler.stores.filters import DefinitionFilter
 from go_scheduler.stores.messages import Addition
 from go_scheduler.stores.postgresql import driver
-from go_scheduler.stores.postgresql.dialect import PostgreSQLDialect
+from go_scheduler.stores.postgresql.executing import PostgreSQLDialect
 from go_scheduler.stores.postgresql.store import PostgreSQLStore
 from go_scheduler.stores.sql import database as sql_database
 from go_scheduler.stores.sql import inserts, puts
 from go_scheduler.stores.sql.database import Fault, Overtaken
 from go_scheduler.stores.sql.reader import ContentsCache
 from go_scheduler.stores.sql.rows import UNREADABLE, read_definition, silences_of
-from go_scheduler.stores.sqlite import database as sqlite_database
+from go_scheduler.stores.sqlite import store as sqlite_store
 from go_scheduler.testing.builders import (
     counts_by_state,
     definition,
@@ -294,7 +294,7 @@ def test_a_cockroachdb_server_is_named() -> None:
         driver._set_up(connection, driver.EngineKind.POSTGRESQL, {})
 
 
-@pytest.mark.parametrize("fault_of", [driver.fault_of, sqlite_database.fault_of])
+@pytest.mark.parametrize("fault_of", [driver.fault_of, sqlite_store.fault_of])
 def test_a_pool_without_a_free_connection_is_away(fault_of: Any) -> None:
     assert fault_of(exc.TimeoutError()) == (Fault.UNAVAILABLE, "pool")
 

@@ -24,8 +24,7 @@ from go_scheduler.models import OPEN, Outcome, State
 from go_scheduler.stores.filters import CLAIMABLE, CLAIMED, Filter, Order
 from go_scheduler.stores.messages import Addition, Answer
 from go_scheduler.stores.sql.database import Lane, Overtaken
-from go_scheduler.stores.sqlite.database import FileWatch, WriteLock
-from go_scheduler.stores.sqlite.store import SQLiteStore
+from go_scheduler.stores.sqlite.store import SQLiteStore, WriteLock
 from go_scheduler.testing.builders import (
     HOUR,
     NOBODY,
@@ -389,11 +388,14 @@ def test_what_another_process_writes_changes_the_version_and_nothing_else_does(
         assert version() != first
 
 
-def test_a_watch_ends_when_the_version_is_another_one() -> None:
+def test_hints_come_when_the_version_is_another_one(
+    store: SQLiteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     versions = iter([1, 1, 1, 2])
-    watch = FileWatch(lambda: next(versions))
-    assert watch.wait()
-    assert watch.wait()
+    monkeypatch.setattr(store._database, "version", lambda: next(versions))
+    hints = store.hints()
+    assert hints.wait()
+    assert hints.wait()
     assert not list(versions)
 
 

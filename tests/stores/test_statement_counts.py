@@ -59,8 +59,8 @@ def soon() -> TaskDefinition:
     return TaskDefinition(trigger=ExecuteOnceTrigger(START + HOUR))
 
 
-ADDS = ["BEGIN", "SELECT", "WITH", "COMMIT"]
-PUTS = ["BEGIN", "WITH", "WITH", "COMMIT"]
+ADDS = ["BEGIN", "SELECT", "WITH", "WITH", "COMMIT"]
+PUTS = ["BEGIN", "WITH", "WITH", "WITH", "COMMIT"]
 CALLS: dict[str, tuple[Callable[[Client], object], Sequence[str], Sequence[str]]] = {
     "schedule": (lambda client: client.schedule(soon()), ["WITH"], PUTS),
     "schedule many": (
@@ -190,7 +190,8 @@ def test_an_idle_scheduler_asks_little(store: SQLStore, clock: ManualClock) -> N
         clock.advance(MINUTE)
         with executed(store) as statements:
             clock.advance(10 * MINUTE)
-    assert len(statements) <= 3.4 * 10 * 60
+    asked = [each for each in statements if each not in ("BEGIN IMMEDIATE", "COMMIT")]
+    assert len(asked) <= 3.4 * 10 * 60
 
 
 # Contents: what of a definition changes seldom, which each process remembers.

@@ -108,7 +108,8 @@ freed AS (DELETE FROM s AS s USING ended AS e
 SELECT id FROM ended
 """)
     _, freed, _ = steps_of(filtered)
-    assert freed.filters["ended"] == (1, True)
+    assert freed.filters["ended"](("id", "slot"))
+    assert not freed.filters["ended"](("id", None))
     assert freed.columns == ()
 
 

@@ -10,8 +10,7 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
-from go_scheduler.stores.postgresql.dialect import PostgreSQLDialect
-from go_scheduler.stores.postgresql.executing import sql_of
+from go_scheduler.stores.postgresql.executing import PostgreSQLDialect, sql_of
 from go_scheduler.stores.sql import (
     claims,
     cleanup,

@@ -206,11 +206,15 @@ class Database:
 
         return self.run(self.writing, within, repeatable=repeatable, waits=waits)
 
-    def write(
-        self, work: Callable[[Connection], Result], *, repeatable: bool = True
+    def change(
+        self,
+        lane: Lane,
+        work: Callable[[Connection], Result],
+        *,
+        repeatable: bool = True,
     ) -> Result:
-        """Call ``work``, whose only statement is a transaction by itself."""
-        return self.transact(work, repeatable=repeatable)
+        """Call ``work``, whose first statement alone changes something."""
+        return self.run(lane, work, repeatable=repeatable)
 
     def execute(
         self, connection: Connection, sql: str, parameters: Mapping[str, Any] = {}

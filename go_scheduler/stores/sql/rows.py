@@ -196,7 +196,7 @@ class Id(_Exact):
 
 
 class Ids(TypeDecorator[Any]):
-    """Several UUIDs, as a statement tells them: texts on SQLite."""
+    """Several UUIDs, as a statement tells them: a JSON text on SQLite."""
 
     impl = Text
     cache_ok = True
@@ -208,8 +208,8 @@ class Ids(TypeDecorator[Any]):
         return _read_ids if dialect.name == "sqlite" else None
 
 
-def _read_ids(values: Sequence[str] | None) -> Sequence[UUID] | None:
-    return None if values is None else [UUID(each) for each in values]
+def _read_ids(text: str | None) -> Sequence[UUID] | None:
+    return None if text is None else [UUID(each) for each in json.loads(text)]
 
 
 class Overrides(TypeDecorator[Any]):

@@ -23,12 +23,13 @@ from go_scheduler.errors import ConfigurationError, StoreError, StoreUnavailable
 from go_scheduler.formatting import shown
 from go_scheduler.stores.migrations.history import (
     CREATE_TABLE,
+    MigrationLock,
+    create_lock_table_sql,
     history,
     read_revisions,
     write_revision,
     write_revision_sql,
 )
-from go_scheduler.stores.migrations.lock import MigrationLock, create_lock_table_sql
 from go_scheduler.stores.sql.database import Lane, Overtaken
 from go_scheduler.stores.sql.tables import metadata
 

@@ -202,13 +202,19 @@ class Written(NamedTuple):
 class Statements(ABC):
     """Executes statements; each is a transaction of its own.
 
+    Args:
+        database: Where they are executed.
+        dialect: The engine's own words.
+
     Attributes:
         rolls_back: Whether what ``within`` calls is one transaction.
     """
 
     rolls_back = False
-    _database: Database
-    _dialect: Dialect
+
+    def __init__(self, database: Database, dialect: Dialect) -> None:
+        self._database = database
+        self._dialect = dialect
 
     def joined(self, database: Database, dialect: Dialect) -> Self:
         """These on a connection of the user's."""
@@ -240,7 +246,6 @@ class Statements(ABC):
                     sweep.start_over()
             raise
 
-    @abstractmethod
     def run(
         self,
         lane: Lane,
@@ -261,6 +266,13 @@ class Statements(ABC):
             repeatable: As for ``Database.run``.
             apart: Whether the definitions of ``t`` are left out, to be read after it.
         """
+        return self._database.change(
+            lane,
+            lambda connection: self.execute(
+                connection, statement, terms, batches, apart=apart
+            ),
+            repeatable=repeatable,
+        )
 
     @abstractmethod
     def execute(
@@ -269,6 +281,8 @@ class Statements(ABC):
         statement: Statement,
         terms: Terms,
         batches: Mapping[str, Batch] | None = None,
+        *,
+        apart: bool = False,
     ) -> Sequence[Any]:
         """Execute a statement on a connection, which may be in a transaction.
 
@@ -276,11 +290,10 @@ class Statements(ABC):
             Overtaken: Somebody else has inserted the same at this moment.
         """
 
-    @abstractmethod
     def within(self, lane: Lane, work: Callable[[Connection], Result]) -> Result:
         """Call ``work``, whose first statement alone changes something."""
+        return self._database.change(lane, work)
 
-    @abstractmethod
     def read(
         self,
         lane: Lane,
@@ -289,6 +302,12 @@ class Statements(ABC):
         batches: Mapping[str, Batch] | None = None,
     ) -> Sequence[Any]:
         """Execute a statement that only reads, and wait for nobody's lock."""
+        return self._database.run(
+            lane,
+            lambda connection: self._dialect.past_locks(
+                connection, lambda each: self.execute(each, statement, terms, batches)
+            ),
+        )
 
     @abstractmethod
     def write(

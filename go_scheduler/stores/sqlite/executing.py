@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache, partial
 from itertools import count
@@ -24,7 +24,7 @@ from sqlalchemy.dialects import sqlite
 from go_scheduler.checks import LONGEST
 from go_scheduler.clock import SystemClock
 from go_scheduler.errors import StoreError
-from go_scheduler.stores.sql.database import Lane, Result, Sweep
+from go_scheduler.stores.sql.database import Lane, Sweep
 from go_scheduler.stores.sql.rows import to_microseconds, to_sqlite_time
 from go_scheduler.stores.sql.statement import (
     ANSWER,
@@ -40,30 +40,25 @@ from go_scheduler.stores.sql.statement import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
 
     from sqlalchemy import Connection
 
     from go_scheduler.stores.sql.database import Database
     from go_scheduler.stores.sql.rows import Columns
     from go_scheduler.stores.sql.statement import Batch, Statement, Terms, Write
+    from go_scheduler.stores.sql.tables import Dialect
 
 _DIALECT = sqlite.dialect()
 
 
 class FileStatements(Statements):
-    """Executes statements on a file.
-
-    Args:
-        database: The file.
-        microseconds: The store's time.
-    """
+    """Executes statements on a file."""
 
     rolls_back = True
 
-    def __init__(self, database: Database, microseconds: Callable[[], int]) -> None:
-        self._database = database
-        self._microseconds = microseconds
+    def __init__(self, database: Database, dialect: Dialect) -> None:
+        super().__init__(database, dialect)
         self._whole = _Whole(SystemClock().elapsed)
 
     def reading(self, lane: Lane) -> Lane:
@@ -74,54 +69,27 @@ class FileStatements(Statements):
         """Every scan reads from the beginning: rows that are gone leave no traces."""
         return self._whole
 
-    def run(
-        self,
-        lane: Lane,
-        statement: Statement,
-        terms: Terms,
-        batches: Mapping[str, Batch] | None = None,
-        *,
-        repeatable: bool = True,
-        apart: bool = False,
-    ) -> Sequence[Any]:
-        """Execute a statement in a transaction that has the write lock."""
-        given = self._given(statement, terms, batches)
-        alone = len(steps_of(statement)) == 1
-        write = self._database.write if alone else self._database.transact
-        found = write(
-            lambda connection: self._steps(connection, statement, *given),
-            repeatable=repeatable,
-        )
-        return _columns(statement).read(found)
-
-    def within(self, lane: Lane, work: Callable[[Connection], Result]) -> Result:
-        """Call ``work`` in a transaction that has the write lock."""
-        return self._database.transact(work)
-
     def execute(
         self,
         connection: Connection,
         statement: Statement,
         terms: Terms,
         batches: Mapping[str, Batch] | None = None,
+        *,
+        apart: bool = False,
     ) -> Sequence[Any]:
         """Execute a statement on a connection, which is in a transaction."""
-        given = self._given(statement, terms, batches)
-        return _columns(statement).read(self._steps(connection, statement, *given))
-
-    def read(
-        self,
-        lane: Lane,
-        statement: Statement,
-        terms: Terms,
-        batches: Mapping[str, Batch] | None = None,
-    ) -> Sequence[Any]:
-        """Execute a statement that only reads: nobody waits for it."""
-        given = self._given(statement, terms, batches)
-        found = self._database.run(
-            lane, lambda connection: self._steps(connection, statement, *given)
-        )
-        return _columns(statement).read(found)
+        values = {name: _value(each) for name, each in terms.items()}
+        # Asked for under the write lock.
+        values["now"] = to_sqlite_time(self._dialect.now(connection))
+        tables = {
+            name: _encoded(each, statement.batches[name])
+            for name, each in (batches or {}).items()
+        }
+        execute = partial(self._database.execute, connection)
+        for step in steps_of(statement):
+            tables[step.name] = step.rows(execute, values, tables)
+        return _columns(statement).read(tables[ANSWER])
 
     def write(
         self,
@@ -145,36 +113,6 @@ class FileStatements(Statements):
             batch = [row for row in batch if row is not firsts[row[0]]]
         return Written(found)
 
-    def _given(
-        self,
-        statement: Statement,
-        terms: Terms,
-        batches: Mapping[str, Batch] | None,
-    ) -> tuple[Mapping[str, object], Mapping[str, Batch]]:
-        """Parameters and batches as a file takes them."""
-        values = {name: _value(each) for name, each in terms.items()}
-        rows = {
-            name: _encoded(each, statement.batches[name])
-            for name, each in (batches or {}).items()
-        }
-        return values, rows
-
-    def _steps(
-        self,
-        connection: Connection,
-        statement: Statement,
-        values: Mapping[str, object],
-        batches: Mapping[str, Batch],
-    ) -> Batch:
-        """Execute the steps; the rows of the last one, as they are stored."""
-        tables = dict(batches)
-        execute = partial(self._database.execute, connection)
-        # Asked for under the write lock.
-        values = {**values, "now": self._microseconds()}
-        for step in steps_of(statement):
-            tables[step.name] = _step(execute, step, values, tables)
-        return tables[step.name]
-
 
 class _Whole(Sweep):
     """A scan of everything."""
@@ -187,75 +125,6 @@ class _Whole(Sweep):
 
 # Below the microseconds of any time, by 64 bits.
 _LONGEST = timedelta(days=100_000_000)
-
-
-def _step(
-    execute: Callable[[str, Mapping[str, object]], Batch],
-    step: Step,
-    values: Mapping[str, object],
-    tables: Mapping[str, Batch],
-) -> Batch:
-    """Execute one step; the rows of its table."""
-    joined = [()] if step.joined is None else tables[step.joined]
-    added = [_computed(each, values, tables) for each in step.computed]
-    pick = _picker(step.places)
-    if step.sql is None:
-        return [pick((*row, *added)) for row in joined]
-    sources = dict(tables)
-    for name, (place, not_null) in step.filters.items():
-        sources[name] = [
-            row
-            for row in tables[name]
-            if (row[place] is not None if not_null else row[place])
-        ]
-        if not sources[name]:
-            return []
-    if (
-        step.needs_rows
-        and step.passed
-        and not any(sources[name] for name in step.passed)
-    ):
-        return []
-    found = execute(*_with_tables(step, values, sources))
-    if step.joined is None:
-        return found
-    of: Any = joined
-    if not step.numbered:
-        of = {row[0]: row for row in joined}
-    return [pick((*of[row[0]], *row, *added)) for row in found]
-
-
-def _with_tables(
-    step: Step, values: Mapping[str, object], tables: Mapping[str, Batch]
-) -> tuple[str, Mapping[str, object]]:
-    """What a step executes, and its parameters with the tables that it reads."""
-    assert step.sql is not None
-    passed = {}
-    for name, places in step.passed.items():
-        rows = list(map(_picker(places), tables[name]))
-        if step.numbered and name == step.joined:
-            rows = [(number, *row) for number, row in enumerate(rows)]
-        passed[name] = rows
-    if any(len(rows) != 1 for rows in passed.values()):
-        texts = {name: _as_json(rows) for name, rows in passed.items()}
-        return step.sql, {**values, **texts}
-    ones = {
-        f"{name}_{number}": value
-        for name, [row] in passed.items()
-        for number, value in enumerate(row)
-    }
-    return step.for_one, {**values, **ones}
-
-
-def _computed(
-    value: Computed, values: Mapping[str, object], tables: Mapping[str, Batch]
-) -> object:
-    if value.is_now:
-        return values["now"]
-    if value.ids_of is None:
-        return None
-    ids = [row[0] for row in tables[value.ids_of]]
-    return None if len(ids) == values[value.given] else ids
 
 
 @lru_cache(maxsize=500)
@@ -338,13 +207,19 @@ _SOUND = rf"""typeof(\1.due_at) = 'integer'
      AND \1.due_at >= {_FIRST} AND \1.due_at < :now + {to_microseconds(LONGEST)}
      AND typeof(\1.attempt) = 'integer' AND \1.attempt < {HIGHEST}
      AND typeof(\1.runs) = 'integer' AND \1.runs < {HIGHEST}
-     AND length(\1.id) = 32 AND \1.id NOT GLOB '*[^0-9a-f]*'"""
+     AND typeof(\1.id) = 'text' AND length(\1.id) = 32
+     AND \1.id NOT GLOB '*[^0-9a-f]*'"""
 _WORDS = [
     (re.compile(pattern, re.DOTALL), word)
     for pattern, word in (
         (r"\bis_sound\((\w+)\)", _SOUND),
         (r"\bon_sqlite\(((?:[^()]|\([^()]*\))*)\)", r"\1"),
         (r"\bown\(([\w.]+), (\w+)\)", r"json_extract(\1, '$.\2')"),
+        (
+            r"\bids_unless_all\((\w+)\.id, (:\w+)\)",
+            r"CASE WHEN (SELECT count(*) FROM \1) < \2"
+            r" THEN (SELECT json_group_array(id) FROM \1) END",
+        ),
         (r"\bas_jsonb\([\w.]+\)|\bnotified\([^)]*\)", "NULL"),
         (r"\bnow\(\)", ":now"),
         (r"@\w+", ""),
@@ -375,33 +250,6 @@ _TABLES = re.compile(r"\b(?:FROM|JOIN)\s+(\w+)\b(?:\s+AS\s+(\w+))?")
 _TARGET = re.compile(r"\s*(?:UPDATE|DELETE FROM)\s+\w+\s+AS\s+(\w+)")
 _ITEM = re.compile(r"(?:(\w+)\.)?(\w+)(?:\s+AS\s+(\w+))?")
 _FROM = re.compile(r"\s*FROM\s+(\w+)\b(.*)", re.DOTALL)
-_COMPUTED = re.compile(r"(:now|NULL|ids_unless_all\((\w+)\.id, :(\w+)\))\s+AS\s+\w+")
-
-
-class Filter(NamedTuple):
-    """A condition on a table that is passed, with which the WHERE begins.
-
-    Attributes:
-        place: Of the value, in each row.
-        not_null: Whether it has to be there; else it has to be true.
-    """
-
-    place: int
-    not_null: bool
-
-
-class Computed(NamedTuple):
-    """A value that the answer has in each row: NULL, unless it is one of these.
-
-    Attributes:
-        is_now: Whether it is the store's time.
-        ids_of: The table whose ids they are, unless it has as many rows as given.
-        given: The parameter that says how many those are.
-    """
-
-    is_now: bool
-    ids_of: str | None
-    given: str
 
 
 class Step(NamedTuple):
@@ -410,18 +258,14 @@ class Step(NamedTuple):
     Attributes:
         name: The table that it makes.
         columns: The columns of that.
-        sql: What it executes; None: it takes rows of a former step as they are, or
-            one without any.
+        sql: What it executes; None: it takes rows of a former step as they are.
         for_one: The same for tables of one row each, whose values are parameters.
         passed: The tables that are passed, and the places of the values that are, in
             each row.
         filters: Which rows of those are. Without any, the step is left out.
-        joined: The table whose rows are joined to those that come back: by the number
-            of the row, which comes back first, if they are ``numbered``; else by their
-            first value.
-        numbered: Whether the rows of that are passed with their numbers before them.
-        computed: What is added to these rows.
-        places: Which values of all these make a row of the table.
+        joined: The table whose rows are joined to those that come back, by the first
+            value of both.
+        places: Which values of both make a row of the table.
         needs_rows: Whether nothing comes of it if all tables that are passed are empty.
     """
 
@@ -430,12 +274,52 @@ class Step(NamedTuple):
     sql: str | None = None
     for_one: str = ""
     passed: Mapping[str, tuple[int, ...]] = {}
-    filters: Mapping[str, Filter] = {}
+    filters: Mapping[str, Callable[[Sequence[Any]], bool]] = {}
     joined: str | None = None
-    numbered: bool = False
-    computed: Sequence[Computed] = ()
     places: tuple[int, ...] = ()
     needs_rows: bool = True
+
+    def rows(
+        self,
+        execute: Callable[[str, Mapping[str, object]], Batch],
+        values: Mapping[str, object],
+        tables: Mapping[str, Batch],
+    ) -> Batch:
+        """Execute it; the rows of its table."""
+        joined = [] if self.joined is None else tables[self.joined]
+        pick = _picker(self.places)
+        if self.sql is None:
+            return list(map(pick, joined))
+        passed = {}
+        for name, places in self.passed.items():
+            rows = tables[name]
+            if (wanted := self.filters.get(name)) is not None:
+                rows = list(filter(wanted, rows))
+                if not rows:
+                    return []
+            passed[name] = list(map(_picker(places), rows))
+        if self.needs_rows and passed and not any(passed.values()):
+            return []
+        found = execute(*self._with_tables(passed, values))
+        if self.joined is None:
+            return found
+        of = {row[0]: row for row in joined}
+        return [pick((*of[row[0]], *row)) for row in found]
+
+    def _with_tables(
+        self, passed: Mapping[str, Batch], values: Mapping[str, object]
+    ) -> tuple[str, Mapping[str, object]]:
+        """What is executed, and its parameters with the tables that it reads."""
+        assert self.sql is not None
+        if any(len(rows) != 1 for rows in passed.values()):
+            texts = {name: _as_json(rows) for name, rows in passed.items()}
+            return self.sql, {**values, **texts}
+        ones = {
+            f"{name}_{number}": value
+            for name, [row] in passed.items()
+            for number, value in enumerate(row)
+        }
+        return self.for_one, {**values, **ones}
 
 
 @lru_cache(maxsize=500)
@@ -509,14 +393,8 @@ class _Steps:
         listed = list_of(part.body)
         source = _FROM.fullmatch(part.body, part.body.index(listed) + len(listed))
         if part.name == ANSWER and source is not None and source[1] in self._columns:
-            return self._pick(part, listed, *source.groups())
-        items = items_of(listed)
-        names = [name_of(each) for each in items]
-        computed = [_computed_by(each) for each in items]
-        if part.name == ANSWER and None not in computed:
-            values = [each for each in computed if each]
-            places = tuple(range(len(values)))
-            return Step(part.name, names, computed=values, places=places)
+            return self._pick(items_of(listed), *source.groups())
+        names = [name_of(each) for each in items_of(listed)]
         return self._made(part, part.body)._replace(columns=names, needs_rows=False)
 
     def _change(self, part: _Part, needed: set[str]) -> Step:
@@ -535,53 +413,37 @@ class _Steps:
         step = self._made(part, body)._replace(columns=[name for *_, name in items])
         if not joined:
             return step
+        # It returns columns of its own table alone.
         [table] = joined
         of = list(self._columns[table])
-        number = count(len(of))
-        places = tuple(
-            of.index(column) if prefix == table else next(number)
-            for prefix, column, _ in items
-        )
-        return step._replace(joined=table, places=places)
+        places = [
+            of.index(column) if prefix == table else None for prefix, column, _ in items
+        ]
+        return step._replace(joined=table, places=_numbered(places, len(of)))
 
-    def _pick(self, part: _Part, listed: str, table: str, rest: str) -> Step:
-        """Rows of a former part, with what is read beside them or computed."""
+    def _pick(self, items: Sequence[str], table: str, rest: str) -> Step:
+        """The answer: rows of a former part, with what is read beside them."""
         of = list(self._columns[table])
-        places: dict[str, int] = {}
-        read: list[str] = []
-        computed: list[Computed] = []
-        for item in items_of(listed):
-            if value := _computed_by(item):
-                computed.append(value)
-            elif (own := _ITEM.fullmatch(item)) and own[1] in (None, table):
-                places[item] = of.index(own[2])
-            else:
-                read.append(item)
-        numbered = bool(read or rest.strip())
-        # The number of a row comes back before what is read beside it.
-        number = count(len(of) + numbered)
-        places |= {item: next(number) for item in read}
-        names = [name_of(each) for each in items_of(listed)]
-        step = Step(
-            part.name,
-            names,
-            joined=table,
-            computed=computed,
-            places=tuple(
-                places[each] if each in places else next(number)
-                for each in items_of(listed)
-            ),
-        )
-        if not numbered:
-            return step
-        body = f"SELECT {', '.join([f'{table}.number', *read])} FROM {table}{rest}"
-        made = self._made(part._replace(body=body), body, numbered=table)
-        return step._replace(
-            sql=made.sql, for_one=made.for_one, passed=made.passed, numbered=True
+        owned = {
+            name: place
+            for place, column in enumerate(of)
+            for name in (column, f"{table}.{column}")
+        }
+        places = [owned.get(each.partition(" ")[0]) for each in items]
+        names = [name_of(each) for each in items]
+        read = [
+            each for each, place in zip(items, places, strict=True) if place is None
+        ]
+        if not read and not rest.strip():
+            return Step(ANSWER, names, joined=table, places=_numbered(places, 0))
+        key = f"{table}.{of[0]}"
+        body = f"SELECT {', '.join([key, *read])} FROM {table}{rest}"
+        return self._made(_Part(ANSWER, body), body)._replace(
+            columns=names, joined=table, places=_numbered(places, len(of) + 1)
         )
 
-    def _made(self, part: _Part, body: str, *, numbered: str = "") -> Step:
-        """A statement with the tables that it reads; the rows of one are numbered."""
+    def _made(self, part: _Part, body: str) -> Step:
+        """A statement with the tables that it reads."""
         inlined = [
             each for each in self._parts if self._inlined.get(each.name) == part.name
         ]
@@ -594,29 +456,37 @@ class _Steps:
             if name in read:
                 needed = [each for each in columns if each in words]
                 passed[name] = tuple(columns.index(each) for each in needed)
-                number = ["number"] if name == numbered else []
-                tables.append((name, _json(name, [*number, *needed])))
-                single.append((name, _values(name, [*number, *needed])))
-                if (found := _filter_of(body, name, columns)) is not None:
-                    filters[name] = found
-        sql = _with([*tables, *inlined], body)
-        for_one = _with([*single, *inlined], body)
-        return Step(part.name, sql=sql, for_one=for_one, passed=passed, filters=filters)
+                tables.append((name, _json(name, needed)))
+                single.append((name, _values(name, needed)))
+                if (wanted := _filter_of(body, name, columns)) is not None:
+                    filters[name] = wanted
+        return Step(
+            part.name,
+            sql=_with([*tables, *inlined], body),
+            for_one=_with([*single, *inlined], body),
+            passed=passed,
+            filters=filters,
+        )
 
 
-def _computed_by(item: str) -> Computed | None:
-    value = _COMPUTED.fullmatch(item)
-    if value is None:
-        return None
-    return Computed(value[1] == ":now", value[2], value[3] or "")
+def _numbered(places: Sequence[int | None], first: int) -> tuple[int, ...]:
+    """The places of values, where those that have none come one after the other."""
+    number = count(first)
+    return tuple(next(number) if each is None else each for each in places)
 
 
-def _filter_of(body: str, table: str, columns: Sequence[str]) -> Filter | None:
+def _filter_of(
+    body: str, table: str, columns: Sequence[str]
+) -> Callable[[Sequence[Any]], bool] | None:
+    """A condition on a table that is passed, with which the WHERE begins."""
     aliases = [alias for name, alias in _TABLES.findall(body) if name == table]
     for alias in filter(None, aliases):
         found = re.search(rf"\bWHERE {alias}\.(\w+) (IS NOT NULL )?AND\b", body)
         if found is not None:
-            return Filter(columns.index(found[1]), found[2] is not None)
+            place = columns.index(found[1])
+            if found[2] is None:
+                return itemgetter(place)
+            return lambda row: row[place] is not None
     return None
 
 
