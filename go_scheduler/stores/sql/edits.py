@@ -8,13 +8,12 @@ to delete it, which an UPDATE alone does not: whoever adds instances to it has t
 from __future__ import annotations
 
 import json
-import math
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from sqlalchemy import delete, literal, select, true, tuple_, update
+from sqlalchemy import delete, select, update
 
 from go_scheduler.errors import GoSchedulerError
 from go_scheduler.policies import Overlap
@@ -32,127 +31,31 @@ from go_scheduler.stores.sql.rows import (
 )
 from go_scheduler.stores.sql.runs import COMING, NOT_ELSEWHERE, kept_if
 from go_scheduler.stores.sql.statement import SQLPart, Statement, own_or
-from go_scheduler.stores.sql.tables import contents, definitions, runs, tombstones
+from go_scheduler.stores.sql.tables import contents, definitions, runs
 from go_scheduler.triggers.base import UnknownTrigger, load_trigger, utc
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence, Set
-    from datetime import datetime
 
-    from sqlalchemy import ColumnElement, Connection, Row, Select
+    from sqlalchemy import Connection, Row, Select
 
     from go_scheduler.models import TaskDefinition
     from go_scheduler.stores.sql.statement import Batch, Execute
     from go_scheduler.stores.sql.tables import Dialect
 
-_ended = (tombstones.c.completed_at, tombstones.c.id)
-_TYPES = [each.type for each in _ended]
+_REMEMBERED = Statement("""
+SELECT t.id, t.trigger_kind, t.trigger_state, t.revision, t.completed_at
+  FROM batch AS x (id uuid)
+  JOIN task_tombstones@task_tombstones_pkey AS t ON t.id = x.id
+""")
+_FORGET = Statement("""
+DELETE FROM task_tombstones@task_tombstones_pkey AS t
+ WHERE t.id IN (SELECT x.id FROM batch AS x (id uuid))
+RETURNING t.id
+""")
 
 
-class Tombstones:
-    """Remembers ids.
-
-    Args:
-        dialect: The engine's own words.
-    """
-
-    def __init__(self, dialect: Dialect) -> None:
-        self._dialect = dialect
-        # A count reads as many as may be kept: it is made only when so many are new.
-        self._made = math.inf
-
-    def find(
-        self, connection: Connection, ids: Collection[UUID]
-    ) -> Mapping[UUID, Tombstone]:
-        """The tombstones of these ids."""
-        if not ids:
-            return {}
-        query = select(tombstones).where(self._dialect.among(tombstones.c.id, ids))
-        query = self._dialect.looked_up(query, tombstones, "task_tombstones_pkey")
-        found = map(_read, connection.execute(query))
-        return {each.id: each for each in found if each is not None}
-
-    def forget(self, connection: Connection, ids: Collection[UUID]) -> None:
-        """Forget these ids."""
-        if ids:
-            among = self._dialect.among(tombstones.c.id, ids)
-            connection.execute(delete(tombstones).where(among))
-
-    def forget_ended(
-        self, connection: Connection, until: datetime, *, limit: int
-    ) -> None:
-        """Forget ids that ended by then, those first that ended first.
-
-        Args:
-            connection: Not in a transaction, if reads wait for locks.
-            until: By when.
-            limit: The most to forget.
-        """
-        self._forget_first(connection, tombstones.c.completed_at <= until, limit)
-
-    def forget_most(
-        self, connection: Connection, most: int, *, made: int, limit: int
-    ) -> int:
-        """Forget, of more than so many, those that ended first.
-
-        Args:
-            connection: Not in a transaction, if reads wait for locks.
-            most: How many are kept, and a hundredth more.
-            made: How many may have been added since the last call.
-            limit: The most to forget.
-
-        Returns:
-            How many were forgotten.
-        """
-        self._made += made
-        if self._made * 100 < most:
-            return 0
-        latest = self._in_order(true(), most + 1, latest=True)
-        found = connection.execute(latest.offset(most).limit(1)).one_or_none()
-        forgotten = 0
-        if found is not None:
-            at, id = (literal(*each) for each in zip(found, _TYPES, strict=True))
-            too_many = tuple_(*_ended) <= tuple_(at, id)
-            forgotten = self._forget_first(connection, too_many, limit)
-        if forgotten < limit:
-            self._made = 0
-        return forgotten
-
-    def _forget_first(
-        self, connection: Connection, which: ColumnElement[bool], limit: int
-    ) -> int:
-        query = self._in_order(which, limit)
-        found = self._dialect.past_locks(
-            connection, lambda each: [row.id for row in each.execute(query)]
-        )
-        if not found:
-            return 0
-        # A tombstone that a user's transaction has locked stays until the next time.
-        free = (
-            select(tombstones.c.id)
-            .where(self._dialect.among(tombstones.c.id, found))
-            .with_for_update(skip_locked=True)
-        )
-        ids = connection.execute(free).scalars().all()
-        self.forget(connection, ids)
-        return len(ids)
-
-    def _in_order(
-        self, which: ColumnElement[bool], limit: int, *, latest: bool = False
-    ) -> Select[Any]:
-        """When those ended that ended first, or latest, and their ids."""
-
-        def order(of: Any) -> Sequence[ColumnElement[Any]]:
-            columns = of.completed_at, of.id
-            return [each.desc() for each in columns] if latest else columns
-
-        query = select(*_ended).where(which)
-        query = query.order_by(*order(tombstones.c)).limit(limit)
-        parts = self._dialect.first_of_each_shard(query, tombstones.c.shard)
-        return select(parts).order_by(*order(parts.c)).limit(limit)
-
-
-def _read(row: Row[Any]) -> Tombstone | None:
+def _tombstone(row: Any) -> Tombstone | None:
     """The tombstone of a row; None if it cannot be read."""
     try:
         return Tombstone(
@@ -410,8 +313,21 @@ class SQLEdits(SQLPart):
 
     def list_tombstones(self, ids: Collection[UUID]) -> Sequence[Tombstone]:
         """Read what is remembered of these ids."""
-        found = self._list(lambda connection: self._tombstones.find(connection, ids))
-        return list(found.values())
+        return list(self._list(lambda each: self._remembered(each, ids)).values())
+
+    def _remembered(
+        self, connection: Connection, ids: Collection[UUID]
+    ) -> Mapping[UUID, Tombstone]:
+        """What is remembered of these ids."""
+        if not ids:
+            return {}
+        rows = self._execute(connection)(_REMEMBERED, {}, {"x": batch_of({*ids})})
+        found = map(_tombstone, rows)
+        return {each.id: each for each in found if each is not None}
+
+    def _forget(self, connection: Connection, ids: Collection[UUID]) -> None:
+        if ids:
+            self._execute(connection)(_FORGET, {}, {"x": batch_of(ids)})
 
     def pause_definitions(
         self, ids: Collection[UUID], *, note: str | None = None
@@ -585,7 +501,7 @@ class SQLEdits(SQLPart):
             free_slots(execute, (row.slot for row in (*cancelled, *gone)))
         # A live one may have a tombstone too: of a former life, if this process could
         # not read it.
-        self._tombstones.forget(connection, ids)
+        self._forget(connection, ids)
         return ran
 
 

@@ -417,7 +417,7 @@ class SQLPuts(SQLEdits):
         now = self._dialect.now(connection)
         stored = {row.id: row for row in rows}
         named = [each.id for each in given if each.named and each.id not in stored]
-        remembered = self._tombstones.find(connection, named)
+        remembered = self._remembered(connection, named)
         for new in given:
             row = stored.get(new.id)
             rules.check_revision(
@@ -459,7 +459,7 @@ class SQLPuts(SQLEdits):
         ids = [each.id for each in given]
         last = self._last_revisions(connection, ids)
         again = [remembered[each] for each in ids if each in remembered]
-        self._tombstones.forget(connection, [each.id for each in again])
+        self._forget(connection, [each.id for each in again])
         last |= {each.id: each.revision for each in again}
         batch = _Batch(given, self._dialect, last, how.owner)
         terms = {"is_late": how.late, "late": LATE_AFTER, "owner": how.owner}

@@ -21,7 +21,6 @@ from go_scheduler.stores.base import TransactionalStore
 from go_scheduler.stores.sql.claims import SQLClaims
 from go_scheduler.stores.sql.cleanup import SHARDS, SQLCleanup, SQLNodes
 from go_scheduler.stores.sql.database import Classes, Database, Lane, Result
-from go_scheduler.stores.sql.edits import Tombstones
 from go_scheduler.stores.sql.firing import SQLFiring
 from go_scheduler.stores.sql.inserts import SQLInserts
 from go_scheduler.stores.sql.lists import BOTH
@@ -82,7 +81,6 @@ class SQLStore(
         self._statements = statements
         self.shards = dialect.shards
         self._schema = schema
-        self._tombstones = Tombstones(dialect)
         self._reader = Reader(database, dialect)
         self._both = dialect.looked_up(BOTH, definitions, "task_definitions_pkey")
         self._turns = Walk(FIND_TURNS)
