@@ -18,10 +18,10 @@ from go_scheduler.stores import rules
 from go_scheduler.stores.messages import Reviewed
 from go_scheduler.stores.sql.database import Lane
 from go_scheduler.stores.sql.edits import batch_of, free_slots
-from go_scheduler.stores.sql.lists import BOTH
 from go_scheduler.stores.sql.runs import NOT_ELSEWHERE
 from go_scheduler.stores.sql.statement import SQLPart, Statement, own_or
 from go_scheduler.stores.sql.tables import definitions, instances
+from go_scheduler.stores.sql.views import BOTH
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence, Set

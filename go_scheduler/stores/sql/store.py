@@ -23,7 +23,6 @@ from go_scheduler.stores.sql.cleanup import SHARDS, SQLCleanup, SQLNodes
 from go_scheduler.stores.sql.database import Classes, Database, Lane, Result
 from go_scheduler.stores.sql.firing import SQLFiring
 from go_scheduler.stores.sql.inserts import SQLInserts
-from go_scheduler.stores.sql.lists import BOTH
 from go_scheduler.stores.sql.puts import SQLPuts
 from go_scheduler.stores.sql.reader import Reader
 from go_scheduler.stores.sql.reviewing import (
@@ -34,7 +33,7 @@ from go_scheduler.stores.sql.reviewing import (
 )
 from go_scheduler.stores.sql.runs import SQLRuns
 from go_scheduler.stores.sql.tables import definitions
-from go_scheduler.stores.sql.views import SQLReads
+from go_scheduler.stores.sql.views import BOTH, SQLReads
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
