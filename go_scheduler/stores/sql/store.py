@@ -25,12 +25,7 @@ from go_scheduler.stores.sql.firing import SQLFiring
 from go_scheduler.stores.sql.inserts import SQLInserts
 from go_scheduler.stores.sql.puts import SQLPuts
 from go_scheduler.stores.sql.reader import Reader
-from go_scheduler.stores.sql.reviewing import (
-    FIND_TURNS,
-    FIND_UNDECIDED,
-    SQLReviewing,
-    Walk,
-)
+from go_scheduler.stores.sql.reviewing import SQLReviewing
 from go_scheduler.stores.sql.runs import SQLRuns
 from go_scheduler.stores.sql.tables import definitions
 from go_scheduler.stores.sql.views import BOTH, SQLReads
@@ -82,8 +77,7 @@ class SQLStore(
         self._schema = schema
         self._reader = Reader(database, dialect)
         self._both = dialect.looked_up(BOTH, definitions, "task_definitions_pkey")
-        self._turns = Walk(FIND_TURNS)
-        self._undecided = Walk(FIND_UNDECIDED)
+        self._reviewed = {}
         self._elapsed = (clock or SystemClock()).elapsed
         self._classes = Classes(self._elapsed)
         self._careful = {}
