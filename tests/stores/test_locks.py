@@ -442,11 +442,10 @@ def test_what_met_one_that_has_just_ended_is_skipped_whoever_has_the_slot_since(
     rig.advance(MINUTE)
     rig.fire(rig.put(replace(definition(), lock="a")))
     [next_one] = rig.claim()
-    look = rig.store._find_parked
 
     def others_go_on_meanwhile(*given: Any) -> object:
         monkeypatch.undo()
-        found = look(*given)
+        found = rig.store._find_parked(*given)
         assert rig.finish(runs)
         assert rig.start(next_one)
         settle(rig.store)
