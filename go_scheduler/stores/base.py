@@ -41,12 +41,7 @@ if TYPE_CHECKING:
     from datetime import datetime
     from uuid import UUID
 
-    from go_scheduler.models import (
-        Cancelled,
-        QueueStats,
-        TaskDefinition,
-        TaskRun,
-    )
+    from go_scheduler.models import Cancelled, QueueStats, TaskDefinition, TaskRun
     from go_scheduler.policies import Overlap
     from go_scheduler.stores.filters import Page
     from go_scheduler.stores.findings import Finding

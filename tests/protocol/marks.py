@@ -150,7 +150,7 @@ MARKS: Mapping[tuple[str, str], Mark] = {
     ("firing", "revision rises"): Mark(
         "test_a_deleted_id_may_be_put_again_and_is_new",
         {
-            "stores/sql/puts.py": "revision=last.get(each.id, 0) + 1",
+            "stores/sql/puts.py": "known.get(each.id, 0) + 1 for each in new",
             CHANGES: "call('SET', P .. 'first', revision + 1)",
             TABLES: "max(self.first_revision, next_revision(of.definition))",
         },
@@ -170,7 +170,7 @@ MARKS: Mapping[tuple[str, str], Mark] = {
     ("firing", "records"): Mark(
         "test_a_fire_beside_an_edit_records_each_time_once",
         {
-            "stores/sql/puts.py": "skipped = rules.unfired(old, how.now)",
+            EDITS: "skipped = rules.unfired(self.old, now)",
             "stores/redis/store.py": "skipped := rules.unfired(stored, now)",
             DEFINITIONS: "skipped := rules.unfired(of.definition, tables.now)",
         },

@@ -442,16 +442,16 @@ def test_what_met_one_that_has_just_ended_is_skipped_whoever_has_the_slot_since(
     rig.advance(MINUTE)
     rig.fire(rig.put(replace(definition(), lock="a")))
     [next_one] = rig.claim()
-    look = rig.store._behind
 
-    def others_go_on_meanwhile(ids: Collection[UUID]) -> object:
-        found = look(ids)
+    def others_go_on_meanwhile(*given: Any) -> object:
+        monkeypatch.undo()
+        found = rig.store._find_parked(*given)
         assert rig.finish(runs)
         assert rig.start(next_one)
         settle(rig.store)
         return found
 
-    monkeypatch.setattr(rig.store, "_behind", others_go_on_meanwhile)
+    monkeypatch.setattr(rig.store, "_find_parked", others_go_on_meanwhile)
     assert len(rig.store.review_parked(limit=10).skipped) == 2
 
 

@@ -284,15 +284,15 @@ def test_an_id_passed_while_its_definition_is_cleaned_up_is_not_said_to_have_end
 ) -> None:
     made_up = TaskDefinition(trigger=ExecuteOnceTrigger(START), next_fire_time=START)
     ended(store, made_up)
-    live = store._live
+    edits = store._edits
 
     def cleaned_up_after(*arguments: Any) -> Any:
-        found = live(*arguments)
+        found = edits(*arguments)
         clean_up(store)
         return found
 
     with monkeypatch.context() as patched:
-        patched.setattr(store, "_live", cleaned_up_after)
+        patched.setattr(store, "_edits", cleaned_up_after)
         assert put(store, replace(made_up, named=True)).completed_at is None
     assert store.get_definition(made_up.id).named
 

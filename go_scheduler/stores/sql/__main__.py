@@ -45,6 +45,7 @@ def statements(dialect: Dialect) -> Mapping[str, Statement]:
         "find_failed": cleanup.find_instances(dialect.shards, failed=True),
         "find_completed": cleanup.find_definitions(dialect.shards, "completed_at"),
         "find_deleted": cleanup.find_definitions(dialect.shards, "deleted_at"),
+        "find_remembered": cleanup.find_remembered(dialect.shards),
         "add": inserts.add(starts=False),
         "add_and_start": inserts.add(starts=True),
     }

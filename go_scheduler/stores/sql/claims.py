@@ -30,7 +30,7 @@ from go_scheduler.stores.sql.statement import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from datetime import datetime, timedelta
     from uuid import UUID
 
@@ -130,7 +130,7 @@ SELECT {INSTANCE},
 
 
 _LAPSED = """t.claimed_by IS NOT NULL AND t.completed_at IS NULL AND NOT t.frozen
-     AND t.expires_at >= now() - CAST(:back AS interval)
+     AND t.expires_at >= now() - CAST(:lapsed AS interval) - CAST(:back AS interval)
      AND t.expires_at <= now() - CAST(:lapsed AS interval)
      AND t.queue = ANY(CAST(:queues AS text[]))"""
 _LOST = ("ran_by", "began", "taken_at", "due_by")
@@ -298,6 +298,25 @@ class _Reach(NamedTuple):
         return terms
 
 
+class _Scan(NamedTuple):
+    """A scan of a part of an index, which claims what it finds.
+
+    Attributes:
+        place: The first of the places that are looked at, or ``_LAPSED_ONES``.
+        statement: What claims there.
+        careful: What claims there beside a lock.
+        terms: Their parameters.
+        sweeps: How far the scans have come, by the parameter that says so.
+    """
+
+    place: Place | str
+    statement: Statement
+    careful: Statement
+    terms: Terms
+    sweeps: Mapping[str, Sweep]
+
+
+_LAPSED_ONES = "lapsed"
 # SQLite takes no more than 500 SELECTs in one.
 _MOST_PLACES = 400
 _CAREFUL_CLAIMS = 20
@@ -329,28 +348,52 @@ class SQLClaims(SQLPart):
         if not claimant.queues:
             return []
         terms = {**start_terms(claimant), "lead": lead}
-        together = self._dialect.claims_together
         reach = _Reach(ahead, claimant.own)
+        together = self._dialect.claims_together
         look = self._look_at_all if together else self._look_at_each
         lapsed_in, places = look(claimant.queues, reach, lapsed, limit)
-        old: list[Any] = []
-        new: list[Any] = []
-        claims: list[tuple[list[Any], Callable[[int], Sequence[Any]]]] = []
+        scans = []
         if lapsed is not None:
-            again = {**terms, "deadline": deadline}
-            claims += [
-                (old, partial(self._claim_lapsed, claimant.queues, again, lapsed, each))
-                for each in lapsed_in
+            statement = claim_lapsed(self._dialect.shards)
+            sweeps = self._lapsed_sweeps(claimant.queues, lapsed)
+            again = {**terms, "queues": [*claimant.queues]}
+            again |= {"lapsed": lapsed, "deadline": deadline}
+            scans += [
+                _Scan(
+                    _LAPSED_ONES,
+                    statement,
+                    statement,
+                    {**again, "shard": shard},
+                    {"back": sweeps[shard]},
+                )
+                for shard in lapsed_in
             ]
         most = _MOST_PLACES if together else 1
-        claims += [
-            (new, partial(self._claim_free, places[first : first + most], terms, reach))
-            for first in range(0, len(places), most)
-        ]
-        self._claim_each(claims, limit)
+        for first in range(0, len(places), most):
+            some = places[first : first + most]
+            scans.append(self._scan_of(some, {**terms, **reach.terms(some)}))
+        old, new = self._claim_each(scans, limit)
         if lapsed is None and len(new) >= MANY:
             return ReadLater(len(new), partial(self._read, [], new))
         return self._read(old, new)
+
+    def _scan_of(self, places: Sequence[Place], terms: Terms) -> _Scan:
+        """What claims in some places what is free."""
+        priorities = [priority for _, priority, _ in places]
+        claims = partial(
+            claim,
+            tuple(priorities.index(each) for each in priorities),
+            shards=self._dialect.shards,
+            swept=not self._dialect.claims_together,
+        )
+        sweeps = map(self._statements.sweep, places)
+        return _Scan(
+            places[0],
+            claims(reads_rows=self._dialect.reads_rows),
+            claims(reads_rows=True),
+            terms,
+            {f"back{number}": each for number, each in enumerate(sweeps)},
+        )
 
     def _read(self, old: Sequence[Any], new: Sequence[Any]) -> list[TaskInstance]:
         """The instances of rows that were taken over, and of others."""
@@ -441,22 +484,25 @@ class SQLClaims(SQLPart):
         return lapsed_in, where
 
     def _claim_each(
-        self,
-        claims: Iterable[tuple[list[Any], Callable[[int], Sequence[Any]]]],
-        limit: int,
-    ) -> None:
-        """Add to each list what its claim finds, until the limit is reached.
+        self, scans: Iterable[_Scan], limit: int
+    ) -> tuple[Sequence[Any], Sequence[Any]]:
+        """Claim by one scan after the other, until the limit is reached.
+
+        Returns:
+            The rows that were taken over, and those that were free.
 
         Raises:
             StoreError: Nothing was claimed, and a claim has failed.
         """
+        old: list[Any] = []
+        new: list[Any] = []
         failure: StoreError | None = None
         left = limit
-        for claimed, claim in claims:
+        for scan in scans:
             if left <= 0:
                 break
             try:
-                found = claim(left)
+                found = self._past_locks(scan, left)
             except StoreError as error:
                 unavailable = isinstance(error, StoreUnavailableError)
                 # Instances that have been claimed must not lapse meanwhile.
@@ -465,113 +511,33 @@ class SQLClaims(SQLPart):
                 if last:
                     break
             else:
+                claimed = old if scan.place == _LAPSED_ONES else new
                 claimed += found
                 left -= len(found)
-        self._report(failure, raises=left == limit)
-
-    def _report(self, failure: StoreError | None, *, raises: bool) -> None:
-        """Raise it if nothing was claimed, else say so the first time in a row."""
-        if failure is not None and raises:
+        if failure is not None and left == limit:
             raise failure
         if failure is not None and not self._reported:
+            # The first time in a row.
             _log.warning("some of what is due cannot be claimed: %s", failure)
         self._reported = failure is not None
-
-    def _claim_free(
-        self, places: Sequence[Place], terms: Terms, reach: _Reach, limit: int
-    ) -> Sequence[Any]:
-        sweeps = [self._statements.sweep(each) for each in places]
-        priorities = [priority for _, priority, _ in places]
-        turns = tuple(priorities.index(each) for each in priorities)
-
-        def execute(*, careful: bool) -> Sequence[Any]:
-            parameters = {
-                **terms,
-                **reach.terms(places),
-                **{f"back{number}": each.back for number, each in enumerate(sweeps)},
-                "limit": limit,
-            }
-            return self._claim(
-                claim(
-                    turns,
-                    shards=self._dialect.shards,
-                    reads_rows=careful or self._dialect.reads_rows,
-                    swept=not self._dialect.claims_together,
-                ),
-                parameters,
-                sweeps,
-                careful=careful,
-            )
-
-        rows = self._past_locks(places[0], execute)
-        if len(rows) == limit and not self._dialect.claims_together:
-            sweeps[0].go_on(rows[0].now - max(row.place for row in rows))
-        return rows
-
-    def _claim_lapsed(
-        self,
-        queues: Sequence[str],
-        terms: Terms,
-        lapsed: timedelta,
-        shard: int,
-        limit: int,
-    ) -> Sequence[Any]:
-        sweep = self._lapsed_sweeps(queues, lapsed)[shard]
-
-        def execute(*, careful: bool) -> Sequence[Any]:
-            parameters = {
-                **terms,
-                "queues": list(queues),
-                "lapsed": lapsed,
-                "back": sweep.back + lapsed,
-                "shard": shard,
-                "limit": limit,
-            }
-            statement = claim_lapsed(self._dialect.shards)
-            return self._claim(statement, parameters, [sweep], careful=careful)
-
-        return self._past_locks("lapsed", execute)
+        return old, new
 
     def _lapsed_terms(self, queues: Sequence[str], lapsed: timedelta | None) -> Terms:
         terms = {"queues": list(queues), "lapsed": lapsed, "back": None}
         if lapsed is not None:
             sweeps = self._lapsed_sweeps(queues, lapsed)
-            terms["back"] = max(each.back for each in sweeps) + lapsed
+            terms["back"] = max(each.back for each in sweeps)
         return terms
 
     def _lapsed_sweeps(
         self, queues: Sequence[str], lapsed: timedelta
     ) -> Sequence[Sweep]:
         # A look for claims that lapsed long ago reaches no further than that.
-        of = ("lapsed", tuple(queues), lapsed > ZERO)
+        of = (_LAPSED_ONES, tuple(queues), lapsed > ZERO)
         shards = range(self._dialect.shards)
         return [self._statements.sweep((*of, shard)) for shard in shards]
 
-    def _claim(
-        self,
-        statement: Statement,
-        parameters: Terms,
-        sweeps: Sequence[Sweep],
-        *,
-        careful: bool,
-    ) -> Sequence[Any]:
-        with self._statements.scanning(*sweeps):
-            # A claim that was done, and is repeated, leaves instances to their lease.
-            rows = self._statements.run(
-                Lane.BY_TIME,
-                statement,
-                parameters,
-                repeatable=False,
-                apart=careful and not self._dialect.reads_rows,
-            )
-        if len(rows) < parameters["limit"]:
-            for sweep in sweeps:
-                sweep.finish()
-        return rows
-
-    def _past_locks(
-        self, place: object, claim: Callable[..., Sequence[Any]]
-    ) -> Sequence[Any]:
+    def _past_locks(self, scan: _Scan, limit: int) -> Sequence[Any]:
         """Claim, past rows that a user's open transaction has locked.
 
         PostgreSQL skips those. What it does not skip, such as the lock for a page that
@@ -584,22 +550,38 @@ class SQLClaims(SQLPart):
         more, so that is done only where it is needed, and by the claims that follow:
         the rows that a claim has locked before it met the lock are free only some time
         later, and each claim that is made anew would skip them again.
-
-        Args:
-            place: Where, to be remembered.
-            claim: Executes the claim, or the careful form of it.
         """
-        if careful := self._careful.get(place, 0):
-            self._careful[place] = careful - 1
-            return claim(careful=True)
+        if careful := self._careful.get(scan.place, 0):
+            self._careful[scan.place] = careful - 1
+            return self._claim(scan, limit, careful=True)
         try:
-            return claim(careful=False)
+            return self._claim(scan, limit)
         except StoreError as error:
             if not self._statements.met_a_lock(error):
                 raise
             if not self._dialect.reads_rows:
-                self._careful[place] = _CAREFUL_CLAIMS
-            return claim(careful=True)
+                self._careful[scan.place] = _CAREFUL_CLAIMS
+            return self._claim(scan, limit, careful=True)
+
+    def _claim(
+        self, scan: _Scan, limit: int, *, careful: bool = False
+    ) -> Sequence[Any]:
+        back = {name: each.back for name, each in scan.sweeps.items()}
+        with self._statements.scanning(*scan.sweeps.values()):
+            # A claim that was done, and is repeated, leaves instances to their lease.
+            rows = self._statements.run(
+                Lane.BY_TIME,
+                scan.careful if careful else scan.statement,
+                {**scan.terms, **back, "limit": limit},
+                repeatable=False,
+                apart=careful and not self._dialect.reads_rows,
+            )
+        for sweep in scan.sweeps.values():
+            if len(rows) < limit:
+                sweep.finish()
+            elif scan.place != _LAPSED_ONES and not self._dialect.claims_together:
+                sweep.go_on(rows[0].now - max(row.place for row in rows))
+        return rows
 
     def list_claimed(
         self, node: UUID, *, after: TaskInstance | None = None, limit: int = 100

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from go_scheduler.models.counts import MINUTE
 from go_scheduler.stores.base import CONTACTS_KEPT, STATS_KEPT
 from go_scheduler.stores.rules import note_forgotten
 from go_scheduler.stores.sql.database import Lane
+from go_scheduler.stores.sql.edits import batch_of
 from go_scheduler.stores.sql.rows import (
     CONTACT_COLUMNS,
     EARLIEST,
@@ -25,11 +27,7 @@ from go_scheduler.stores.sql.rows import (
     write_announcement,
 )
 from go_scheduler.stores.sql.runs import COMING
-from go_scheduler.stores.sql.statement import (
-    SQLPart,
-    Statement,
-    first_of_each_shard,
-)
+from go_scheduler.stores.sql.statement import SQLPart, Statement, first_of_each_shard
 from go_scheduler.stores.sql.tables import settings
 from go_scheduler.stores.sql.tables import stats as counted
 
@@ -138,6 +136,34 @@ SELECT key AS d_key FROM gone
 
 _DELETE_COMPLETED = _delete_definitions("completed_at")
 _DELETE_DELETED = _delete_definitions("deleted_at")
+
+
+@lru_cache
+def find_remembered(shards: int) -> Statement:
+    """Finds remembered ids, those first that ended first."""
+    part = """
+SELECT id, completed_at FROM task_tombstones@task_tombstones_completed_idx
+ WHERE {shard}completed_at <= now() - CAST(:older_than AS interval)"""
+    return Statement(first_of_each_shard(part, "completed_at, id", shards))
+
+
+_NO_AGE = -LONGEST
+_COUNT_REMEMBERED = Statement("""
+SELECT count(*) AS remembered
+  FROM (SELECT t.id FROM task_tombstones@task_tombstones_completed_idx AS t
+         LIMIT :limit) AS known
+""")
+# One that a user's transaction has locked stays until the next time.
+_FORGET = Statement("""
+WITH old AS MATERIALIZED (
+  SELECT t.id
+    FROM batch AS x (id uuid)
+    JOIN task_tombstones@task_tombstones_pkey AS t ON t.id = x.id
+   FOR UPDATE OF t SKIP LOCKED)
+DELETE FROM task_tombstones@task_tombstones_pkey AS t USING old AS old
+ WHERE t.id = old.id
+RETURNING t.id
+""")
 # What was counted goes with it: by itself it would be one way more to a server.
 _DELETE_CONTACTS = Statement("""
 WITH old AS MATERIALIZED (
@@ -176,6 +202,9 @@ class SQLCleanup(SQLPart):
     """Deletes what is over."""
 
     most_remembered: int
+    # How many ids may have been remembered since they were counted: a count reads as
+    # many as may be kept, and is made only when so many are new.
+    _made = math.inf
 
     def delete_finished(self, retention: Retention, *, limit: int) -> int:
         """Delete what ended long ago."""
@@ -196,7 +225,7 @@ class SQLCleanup(SQLPart):
             self._delete(find, _DELETE_DELETED, older_than, limit)
             terms = {"kept": CONTACTS_KEPT, "stats_kept": STATS_KEPT}
             self._statements.run(Lane.BY_TIME, _DELETE_CONTACTS, terms)
-            self._forget(retention.remembered, made=completed, limit=limit)
+            self._forget_ended(retention.remembered, made=completed, limit=limit)
         # Nobody waits for a cleanup.
         self._database.replace_one()
         return limit - left
@@ -243,18 +272,31 @@ class SQLCleanup(SQLPart):
 
         return self._database.transact(work)
 
-    def _forget(self, remember: timedelta, *, made: int, limit: int) -> None:
+    def _forget_ended(self, remember: timedelta, *, made: int, limit: int) -> None:
         """Forget ids that ended long ago, or are too many."""
+        self._forget_first(limit, older_than=min(remember, LONGEST))
+        most = self.most_remembered
+        self._made += made
+        if self._made * 100 < most:
+            return
+        terms = {"limit": most + limit}
+        [row] = self._statements.read(Lane.BY_TIME, _COUNT_REMEMBERED, terms)
+        forgotten = self._forget_first(row.remembered - most, older_than=_NO_AGE)
+        if forgotten < limit:
+            self._made = 0
+        note_forgotten(forgotten, most=most)
 
-        def forget(connection: Connection) -> int:
-            until = self._dialect.now(connection) - min(remember, LONGEST)
-            self._tombstones.forget_ended(connection, until, limit=limit)
-            return self._tombstones.forget_most(
-                connection, self.most_remembered, made=made, limit=limit
-            )
-
-        forgotten = self._statements.within(Lane.BY_TIME, forget)
-        note_forgotten(forgotten, most=self.most_remembered)
+    def _forget_first(self, count: int, *, older_than: timedelta) -> int:
+        """Forget so many ids, those first that ended first; answer how many it were."""
+        if count <= 0:
+            return 0
+        terms = {"older_than": older_than, "limit": count}
+        find = find_remembered(self._dialect.shards)
+        found = self._statements.read(Lane.BY_TIME, find, terms)
+        if not found:
+            return 0
+        ids = {"x": batch_of(row.id for row in found)}
+        return len(self._statements.run(Lane.BY_TIME, _FORGET, {}, ids))
 
 
 SHARDS = "shards"

@@ -8,19 +8,19 @@ to delete it, which an UPDATE alone does not: whoever adds instances to it has t
 from __future__ import annotations
 
 import json
-import math
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
-from sqlalchemy import delete, literal, select, true, tuple_, update
+from sqlalchemy import delete, insert, select, update
 
 from go_scheduler.errors import GoSchedulerError
+from go_scheduler.models import Outcome
 from go_scheduler.policies import Overlap
 from go_scheduler.stores import rules
 from go_scheduler.stores.messages import Tombstone
-from go_scheduler.stores.sql.database import IS_REPEATED, Overtaken
+from go_scheduler.stores.sql.database import IS_REPEATED, LATE_AFTER, Overtaken
 from go_scheduler.stores.sql.rows import (
     EARLIEST,
     LATEST,
@@ -32,127 +32,32 @@ from go_scheduler.stores.sql.rows import (
 )
 from go_scheduler.stores.sql.runs import COMING, NOT_ELSEWHERE, kept_if
 from go_scheduler.stores.sql.statement import SQLPart, Statement, own_or
-from go_scheduler.stores.sql.tables import contents, definitions, runs, tombstones
+from go_scheduler.stores.sql.tables import contents, definitions, instances, runs
 from go_scheduler.triggers.base import UnknownTrigger, load_trigger, utc
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence, Set
     from datetime import datetime
 
-    from sqlalchemy import ColumnElement, Connection, Row, Select
+    from sqlalchemy import Connection, Row, Select
 
-    from go_scheduler.models import TaskDefinition
-    from go_scheduler.stores.sql.statement import Batch, Execute
+    from go_scheduler.models import Skipped, TaskDefinition
+    from go_scheduler.stores.sql.statement import Batch, Execute, Statements
     from go_scheduler.stores.sql.tables import Dialect
 
-_ended = (tombstones.c.completed_at, tombstones.c.id)
-_TYPES = [each.type for each in _ended]
+_REMEMBERED = Statement("""
+SELECT t.id, t.trigger_kind, t.trigger_state, t.revision, t.completed_at
+  FROM batch AS x (id uuid)
+  JOIN task_tombstones@task_tombstones_pkey AS t ON t.id = x.id
+""")
+_FORGET = Statement("""
+DELETE FROM task_tombstones@task_tombstones_pkey AS t
+ WHERE t.id IN (SELECT x.id FROM batch AS x (id uuid))
+RETURNING t.id
+""")
 
 
-class Tombstones:
-    """Remembers ids.
-
-    Args:
-        dialect: The engine's own words.
-    """
-
-    def __init__(self, dialect: Dialect) -> None:
-        self._dialect = dialect
-        # A count reads as many as may be kept: it is made only when so many are new.
-        self._made = math.inf
-
-    def find(
-        self, connection: Connection, ids: Collection[UUID]
-    ) -> Mapping[UUID, Tombstone]:
-        """The tombstones of these ids."""
-        if not ids:
-            return {}
-        query = select(tombstones).where(self._dialect.among(tombstones.c.id, ids))
-        query = self._dialect.looked_up(query, tombstones, "task_tombstones_pkey")
-        found = map(_read, connection.execute(query))
-        return {each.id: each for each in found if each is not None}
-
-    def forget(self, connection: Connection, ids: Collection[UUID]) -> None:
-        """Forget these ids."""
-        if ids:
-            among = self._dialect.among(tombstones.c.id, ids)
-            connection.execute(delete(tombstones).where(among))
-
-    def forget_ended(
-        self, connection: Connection, until: datetime, *, limit: int
-    ) -> None:
-        """Forget ids that ended by then, those first that ended first.
-
-        Args:
-            connection: Not in a transaction, if reads wait for locks.
-            until: By when.
-            limit: The most to forget.
-        """
-        self._forget_first(connection, tombstones.c.completed_at <= until, limit)
-
-    def forget_most(
-        self, connection: Connection, most: int, *, made: int, limit: int
-    ) -> int:
-        """Forget, of more than so many, those that ended first.
-
-        Args:
-            connection: Not in a transaction, if reads wait for locks.
-            most: How many are kept, and a hundredth more.
-            made: How many may have been added since the last call.
-            limit: The most to forget.
-
-        Returns:
-            How many were forgotten.
-        """
-        self._made += made
-        if self._made * 100 < most:
-            return 0
-        latest = self._in_order(true(), most + 1, latest=True)
-        found = connection.execute(latest.offset(most).limit(1)).one_or_none()
-        forgotten = 0
-        if found is not None:
-            at, id = (literal(*each) for each in zip(found, _TYPES, strict=True))
-            too_many = tuple_(*_ended) <= tuple_(at, id)
-            forgotten = self._forget_first(connection, too_many, limit)
-        if forgotten < limit:
-            self._made = 0
-        return forgotten
-
-    def _forget_first(
-        self, connection: Connection, which: ColumnElement[bool], limit: int
-    ) -> int:
-        query = self._in_order(which, limit)
-        found = self._dialect.past_locks(
-            connection, lambda each: [row.id for row in each.execute(query)]
-        )
-        if not found:
-            return 0
-        # A tombstone that a user's transaction has locked stays until the next time.
-        free = (
-            select(tombstones.c.id)
-            .where(self._dialect.among(tombstones.c.id, found))
-            .with_for_update(skip_locked=True)
-        )
-        ids = connection.execute(free).scalars().all()
-        self.forget(connection, ids)
-        return len(ids)
-
-    def _in_order(
-        self, which: ColumnElement[bool], limit: int, *, latest: bool = False
-    ) -> Select[Any]:
-        """When those ended that ended first, or latest, and their ids."""
-
-        def order(of: Any) -> Sequence[ColumnElement[Any]]:
-            columns = of.completed_at, of.id
-            return [each.desc() for each in columns] if latest else columns
-
-        query = select(*_ended).where(which)
-        query = query.order_by(*order(tombstones.c)).limit(limit)
-        parts = self._dialect.first_of_each_shard(query, tombstones.c.shard)
-        return select(parts).order_by(*order(parts.c)).limit(limit)
-
-
-def _read(row: Row[Any]) -> Tombstone | None:
+def _tombstone(row: Any) -> Tombstone | None:
     """The tombstone of a row; None if it cannot be read."""
     try:
         return Tombstone(
@@ -342,49 +247,50 @@ _FOLLOWING = ("queue", "priority", "expire_after", "waits")
 _EXCLUDING = ("slot", "overlap", "waits")
 
 
-class SQLEdits(SQLPart):
-    """Changes of definitions."""
+class Edit:
+    """A change of one definition and its open instances, in a transaction.
 
-    def _execute(self, connection: Connection) -> Execute:
-        return partial(self._statements.execute, connection)
+    Args:
+        connection: In that transaction.
+        row: The definition's, with its contents, as it was read.
+        statements: Executes statements.
+        dialect: The engine's own words.
 
-    def _check(self, connection: Connection) -> None:
-        """Refuse a transaction of the user's in which nothing may be edited."""
-        if self._dialect.joined:
-            self._dialect.check_edits(connection)
+    Attributes:
+        old: The definition, as it was read.
+    """
 
-    def _live(
-        self, connection: Connection, ids: Collection[UUID]
-    ) -> Sequence[Row[Any]]:
-        """Definitions to be edited, with their contents, in the order of their ids."""
-        self._check(connection)
-        query = live_among(self._dialect, ids).order_by(definitions.c.id)
-        if IS_REPEATED in connection.get_execution_options():
-            # What fires often could fire again before each try has written it.
-            query = query.with_for_update(key_share=True, of=definitions)
-        return connection.execute(query).all()
-
-    def _change(
+    def __init__(
         self,
         connection: Connection,
         row: Row[Any],
-        values: Mapping[str, object],
-        *,
-        unless_fired: bool = False,
+        statements: Statements,
+        dialect: Dialect,
+    ) -> None:
+        self.old = definition_of(row)
+        self._connection = connection
+        self._row = row
+        self._dialect = dialect
+        self._execute: Execute = partial(statements.execute, connection)
+
+    def _write(
+        self, values: Mapping[str, object], *, unless_fired: bool = False
     ) -> Row[Any]:
-        """Update a definition's row, unless somebody else has changed it since.
+        """Update the definition's row, unless somebody else has changed it since.
 
         From here on, no fire of this definition wins until the transaction has ended.
 
         Args:
-            connection: In that transaction.
-            row: As it was read.
             values: By column.
             unless_fired: Whether a fire since then is a change as well.
+
+        Returns:
+            When it fires next by now, and when it was completed.
 
         Raises:
             Overtaken: Somebody has.
         """
+        row = self._row
         keys = select(definitions.c.key).correlate(None)
         locked = keys.where(definitions.c.key == row.key).with_for_update()
         statement = (
@@ -403,15 +309,227 @@ class SQLEdits(SQLPart):
         if unless_fired:
             unmoved = definitions.c.next_fire_time == row.next_fire_time
             statement = statement.where(unmoved)
-        written = connection.execute(statement).one_or_none()
+        written = self._connection.execute(statement).one_or_none()
         if written is None:
             raise Overtaken
         return written
 
+    def _write_contents(self, values: Mapping[str, object]) -> None:
+        of = contents.c.key == self._row.key
+        self._connection.execute(update(contents).where(of).values(values))
+
+    def _change(
+        self, statement: Statement, kinds: Batch | None = None, **terms: object
+    ) -> Sequence[Any]:
+        """Change its open instances."""
+        batches: dict[str, Batch] = {"k": [(self._row.key,)]}
+        if kinds is not None:
+            batches["x"] = kinds
+        return self._execute(statement, terms, batches)
+
+    def keep(self, new: TaskDefinition, owner: str | None) -> TaskDefinition:
+        """Leave it as it is, but for whose it is, and that its id was passed."""
+        kept = rules.kept(self.old, new, owner=owner)
+        whose = {"named": kept.named, "owner": kept.owner}
+        if whose != {"named": self.old.named, "owner": self.old.owner}:
+            self._write(whose)
+        return kept
+
+    def edit(self, new: TaskDefinition, owner: str | None) -> TaskDefinition:
+        """Replace all but its trigger, and with it its fire times."""
+        edited = rules.edited(self.old, new, owner=owner)
+        written = self._replace(edited)
+        if edited.jitter != self.old.jitter:
+            written = self._take_back(written)
+        return replace(
+            edited,
+            next_fire_time=written.next_fire_time,
+            completed_at=written.completed_at,
+        )
+
+    def reschedule(
+        self, new: TaskDefinition, owner: str | None, now: datetime, *, late: bool
+    ) -> TaskDefinition:
+        """Replace all of it, also its trigger: it starts anew.
+
+        What is to come by the former trigger is removed, and what has passed skipped.
+        """
+        anew = rules.rescheduled(self.old, new, now, owner=owner)
+        skipped = rules.unfired(self.old, now)
+        at = anew.next_fire_time
+        moment: dict[str, object] = {
+            "next_fire_time": at,
+            "late": late or (at is not None and at <= now - LATE_AFTER),
+            "completed_at": anew.completed_at,
+        }
+        if anew.overdue:
+            # It goes back on purpose.
+            moment["fired_until"] = None
+        self._replace(anew, moment, unless_fired=skipped is not None)
+        self._change(_REMOVE_UNUSED, latest=LATEST)
+        self._change(_SKIP_UNUSED, earliest=EARLIEST, reason=rules.EDITED)
+        # It may be gone when the other trigger fires.
+        self._change(_NOTE_BEGUN, latest=LATEST)
+        free_slots(self._execute, [self._row.slot])
+        if skipped is not None:
+            self._record(skipped, now)
+        return anew
+
+    def _replace(
+        self,
+        new: TaskDefinition,
+        moment: Mapping[str, object] = {},
+        *,
+        unless_fired: bool = False,
+    ) -> Row[Any]:
+        """Write another definition in its place, and have its instances follow."""
+        columns = write_definition(new)
+        written = self._write({**columns, **moment}, unless_fired=unless_fired)
+        self._write_contents(self._dialect.write_contents(new))
+        row = self._row
+        changed = {name for name in columns if columns[name] != getattr(row, name)}
+        follows = changed.intersection(_FOLLOWING)
+        excludes = changed.intersection(_EXCLUDING)
+        # Instances that nothing changes for are not locked: they go on meanwhile.
+        if follows or excludes:
+            self._change(_LOCK_OPEN)
+        if follows:
+            moves = bool(follows & {"queue", "priority"})
+            terms: dict[str, Any] = {name: columns[name] for name in _FOLLOWING}
+            self._change(_FOLLOW, **terms, moves=moves)
+        if "queue" in follows:
+            self._change(_FREE_UNSTARTED)
+        if excludes:
+            self._change(_LET_GO)
+            self._change(_EXCLUDE, _kinds(new))
+        return written
+
+    def _record(self, skipped: Skipped, now: datetime) -> None:
+        """Record what had passed by the former trigger and has no instance."""
+        id = uuid4()
+        record = insert(instances).values(
+            id=id,
+            definition_key=self._row.key,
+            shard=self._dialect.shard_of(id),
+            queue=self._row.queue,
+            priority=self._row.priority,
+            execute_at=skipped.first,
+            due_at=skipped.first,
+            outcome=Outcome.SKIPPED.value,
+            completed_at=now,
+            created_at=now,
+            skipped_first=skipped.first,
+            skipped_last=skipped.last,
+            skipped_count=skipped.count,
+            skipped_reason=skipped.reason,
+        )
+        self._connection.execute(record)
+
+    def pause(self, note: str | None) -> TaskDefinition:
+        """Pause it, or note why it is paused."""
+        if self.old.paused:
+            self._write({"note": note})
+            return replace(self.old, note=note)
+        values: dict[str, Any] = {
+            "paused": True,
+            "note": note,
+            "paused_at": self._dialect.now(self._connection),
+            "revision": rules.next_revision(self.old),
+        }
+        written = self._write(values)
+        self._change(_LOCK_OPEN)
+        self._change(_FREEZE)
+        written = self._take_back(written)
+        if self._row.slot is not None:
+            self._change(_LET_GO_UNUSED)
+        return replace(
+            self.old,
+            **values,
+            next_fire_time=read_time(written.next_fire_time),
+            completed_at=read_time(written.completed_at),
+        )
+
+    def _take_back(self, written: Any) -> Any:
+        """Let it fire anew what is to come and has not begun.
+
+        That is what comes after the last that has, so that nothing is fired twice.
+
+        Args:
+            written: What ``_write`` answered.
+
+        Returns:
+            The same, as it is by then.
+        """
+        self._change(_LOCK_UNUSED, latest=LATEST)
+        removed = self._change(_TAKE_BACK, latest=LATEST)
+        free_slots(self._execute, [self._row.slot])
+        if not removed:
+            return written
+        times = [written.next_fire_time, *(each.fire_time for each in removed)]
+        at = min(filter(None, map(read_time, times)))
+        [anew] = self._execute(_FIRE_ANEW, {"key": self._row.key, "at": at})
+        return anew
+
+    def resume(self) -> TaskDefinition:
+        """End its pause, if it is paused."""
+        if not self.old.paused:
+            return self.old
+        now = self._dialect.now(self._connection)
+        new = rules.resumed(self.old, now)
+        names = ("paused", "note", "paused_at", "revision")
+        # Fire times may have passed for as long as it was paused.
+        self._write({**{name: getattr(new, name) for name in names}, "late": True})
+        self._change(_THAW)
+        self._dialect.hint(self._connection, [now], now)
+        if isinstance(self.old.trigger, UnknownTrigger):
+            # What cannot be read is not written anew.
+            return replace(new, last_pause=self.old.last_pause)
+        self._write_contents({"policies": write_policies(new)})
+        return new
+
+
+class SQLEdits(SQLPart):
+    """Changes of definitions."""
+
+    def _execute(self, connection: Connection) -> Execute:
+        return partial(self._statements.execute, connection)
+
+    def _check(self, connection: Connection) -> None:
+        """Refuse a transaction of the user's in which nothing may be edited."""
+        if self._dialect.joined:
+            self._dialect.check_edits(connection)
+
+    def _edits(
+        self, connection: Connection, ids: Collection[UUID]
+    ) -> Mapping[UUID, Edit]:
+        """Edits of those definitions that there are, by their ids, in their order."""
+        self._check(connection)
+        query = live_among(self._dialect, ids).order_by(definitions.c.id)
+        if IS_REPEATED in connection.get_execution_options():
+            # What fires often could fire again before each try has written it.
+            query = query.with_for_update(key_share=True, of=definitions)
+        return {
+            row.id: Edit(connection, row, self._statements, self._dialect)
+            for row in connection.execute(query).all()
+        }
+
     def list_tombstones(self, ids: Collection[UUID]) -> Sequence[Tombstone]:
         """Read what is remembered of these ids."""
-        found = self._list(lambda connection: self._tombstones.find(connection, ids))
-        return list(found.values())
+        return list(self._list(lambda each: self._remembered(each, ids)).values())
+
+    def _remembered(
+        self, connection: Connection, ids: Collection[UUID]
+    ) -> Mapping[UUID, Tombstone]:
+        """What is remembered of these ids."""
+        if not ids:
+            return {}
+        rows = self._execute(connection)(_REMEMBERED, {}, {"x": batch_of({*ids})})
+        found = map(_tombstone, rows)
+        return {each.id: each for each in found if each is not None}
+
+    def _forget(self, connection: Connection, ids: Collection[UUID]) -> None:
+        if ids:
+            self._execute(connection)(_FORGET, {}, {"x": batch_of(ids)})
 
     def pause_definitions(
         self, ids: Collection[UUID], *, note: str | None = None
@@ -422,90 +540,8 @@ class SQLEdits(SQLPart):
     def _pause(
         self, connection: Connection, ids: Collection[UUID], note: str | None
     ) -> Sequence[TaskDefinition]:
-        live = self._live(connection, ids)
-        return [self._pause_one(connection, row, note) for row in live]
-
-    def _pause_one(
-        self, connection: Connection, row: Row[Any], note: str | None
-    ) -> TaskDefinition:
-        old = definition_of(row)
-        if row.paused:
-            self._change(connection, row, {"note": note})
-            return replace(old, note=note)
-        now = self._dialect.now(connection)
-        revision = rules.next_revision(old)
-        values = {"paused": True, "note": note, "paused_at": now, "revision": revision}
-        written = self._change(connection, row, values)
-        execute, theirs = self._execute(connection), {"k": [(row.key,)]}
-        execute(_LOCK_OPEN, {}, theirs)
-        execute(_FREEZE, {}, theirs)
-        written = self._take_back(connection, row, written)
-        if row.slot is not None:
-            execute(_LET_GO_UNUSED, {}, theirs)
-        return replace(
-            old,
-            paused=True,
-            note=note,
-            paused_at=now,
-            revision=revision,
-            next_fire_time=read_time(written.next_fire_time),
-            completed_at=read_time(written.completed_at),
-        )
-
-    def _take_back(self, connection: Connection, row: Row[Any], written: Any) -> Any:
-        """Let a definition fire anew what is to come and has not begun.
-
-        That is what comes after the last that has, so that nothing is fired twice.
-
-        Args:
-            connection: In a transaction that has changed it.
-            row: The definition's, as it was.
-            written: What ``_change`` answered.
-
-        Returns:
-            The same, as it is by then.
-        """
-        execute, theirs = self._execute(connection), {"k": [(row.key,)]}
-        execute(_LOCK_UNUSED, {"latest": LATEST}, theirs)
-        removed = execute(_TAKE_BACK, {"latest": LATEST}, theirs)
-        free_slots(execute, [row.slot])
-        if not removed:
-            return written
-        times = [written.next_fire_time, *(each.fire_time for each in removed)]
-        at = min(filter(None, map(read_time, times)))
-        [anew] = execute(_FIRE_ANEW, {"key": row.key, "at": at})
-        return anew
-
-    def _discard(self, connection: Connection, row: Row[Any]) -> None:
-        """Remove what is to come by the former trigger, and skip what has passed."""
-        execute, theirs = self._execute(connection), {"k": [(row.key,)]}
-        execute(_REMOVE_UNUSED, {"latest": LATEST}, theirs)
-        execute(_SKIP_UNUSED, {"earliest": EARLIEST, "reason": rules.EDITED}, theirs)
-        # It may be gone when the other trigger fires.
-        execute(_NOTE_BEGUN, {"latest": LATEST}, theirs)
-        free_slots(execute, [row.slot])
-
-    def _follow(
-        self, connection: Connection, row: Row[Any], new: TaskDefinition
-    ) -> None:
-        """Give open instances the columns that have changed."""
-        columns = write_definition(new)
-        changed = {name for name in columns if columns[name] != getattr(row, name)}
-        follows = changed.intersection(_FOLLOWING)
-        excludes = changed.intersection(_EXCLUDING)
-        execute, theirs = self._execute(connection), {"k": [(row.key,)]}
-        # Instances that nothing changes for are not locked: they go on meanwhile.
-        if follows or excludes:
-            execute(_LOCK_OPEN, {}, theirs)
-        if follows:
-            moves = bool(follows & {"queue", "priority"})
-            terms = {name: columns[name] for name in _FOLLOWING}
-            execute(_FOLLOW, {**terms, "moves": moves}, theirs)
-        if "queue" in follows:
-            execute(_FREE_UNSTARTED, {}, theirs)
-        if excludes:
-            execute(_LET_GO, {}, theirs)
-            execute(_EXCLUDE, {}, {**theirs, "x": _kinds(new)})
+        edits = self._edits(connection, ids)
+        return [each.pause(note) for each in edits.values()]
 
     def resume_definitions(self, ids: Collection[UUID]) -> Sequence[TaskDefinition]:
         """End a pause."""
@@ -514,39 +550,7 @@ class SQLEdits(SQLPart):
     def _resume(
         self, connection: Connection, ids: Collection[UUID]
     ) -> Sequence[TaskDefinition]:
-        return [
-            self._resume_one(connection, row) for row in self._live(connection, ids)
-        ]
-
-    def _resume_one(self, connection: Connection, row: Row[Any]) -> TaskDefinition:
-        old = definition_of(row)
-        if not row.paused:
-            return old
-        now = self._dialect.now(connection)
-        new = rules.resumed(old, now)
-        self._change(
-            connection,
-            row,
-            {
-                "paused": False,
-                "note": None,
-                "paused_at": None,
-                "revision": new.revision,
-                # Fire times may have passed for as long as it was paused.
-                "late": True,
-            },
-        )
-        self._execute(connection)(_THAW, {}, {"k": [(row.key,)]})
-        self._dialect.hint(connection, [now], now)
-        if isinstance(old.trigger, UnknownTrigger):
-            # What cannot be read is not written anew.
-            return replace(new, last_pause=old.last_pause)
-        connection.execute(
-            update(contents)
-            .where(contents.c.key == row.key)
-            .values(policies=write_policies(new))
-        )
-        return new
+        return [each.resume() for each in self._edits(connection, ids).values()]
 
     def delete_definitions(self, ids: Collection[UUID]) -> Mapping[UUID, Set[UUID]]:
         """Delete definitions, at once and with all that is not running.
@@ -585,7 +589,7 @@ class SQLEdits(SQLPart):
             free_slots(execute, (row.slot for row in (*cancelled, *gone)))
         # A live one may have a tombstone too: of a former life, if this process could
         # not read it.
-        self._tombstones.forget(connection, ids)
+        self._forget(connection, ids)
         return ran
 
 

@@ -281,7 +281,10 @@ class SQLInserts(SQLPart):
             made = {each.id for each in new} if row.ids is None else {*row.ids}
             made.difference_update(skipped or ())
             left = [each for each in additions if each.id not in made]
-            there = self._existing(connection, row.d_key, left)
+            there = self._there(connection, row.d_key, left)
+            if any(each.id not in there for each in left):
+                # Somebody else adds it at this moment, or deletes it.
+                raise Overtaken
         [definition] = self._reader.definitions(
             Lane.BY_HAND, [DefinitionRow(*row[:_WIDTH])]
         )
@@ -317,13 +320,11 @@ class SQLInserts(SQLPart):
         key, definition = self._lock_live(connection, definition_id, shared=False)
         beyond: Collection[UUID] = ()
         if (most := definition.max_queue) is not None:
-            there = self._find(connection, key, additions)
-            theirs = (row.key for row in there if row.definition_key == key)
-            known = {*(row.id for row in there), *filter(None, theirs)}
+            there = self._there(connection, key, additions)
             terms = {"key": key, "limit": most}
             [row] = self._statements.execute(connection, _WAITING, terms)
             beyond = rules.dropped(
-                definition, additions, known=known, waiting=row.waiting
+                definition, additions, known=there, waiting=row.waiting
             )
         skipped = dict.fromkeys(beyond, rules.FULL % most)
         return self._add(connection, definition_id, additions, None, skipped)
@@ -345,37 +346,26 @@ class SQLInserts(SQLPart):
             return row.key, definition_of(row)
         raise TaskDefinitionNotFoundError(id)
 
-    def _find(
+    def _there(
         self, connection: Connection, key: UUID, additions: Sequence[Addition]
-    ) -> Sequence[Any]:
-        """Rows of ``INSTANCE_COLUMNS`` with the ids of additions, or with their keys.
+    ) -> Mapping[UUID, Any]:
+        """The rows that are in the places of additions, by the ids of these.
 
         Args:
             connection: Of ours, or of the user's.
             key: Of the definition's row.
-            additions: What is looked for.
+            additions: What is looked for, by its id or key.
         """
         batch = [(each.id, each.key) for each in additions]
-        terms = {"key": key}
-        return self._statements.execute(connection, _EXISTING, terms, {"x": batch})
-
-    def _existing(
-        self, connection: Connection, key: UUID, additions: Sequence[Addition]
-    ) -> Mapping[UUID, Any]:
-        """Of what was not added the rows in its place, each by the id of its addition.
-
-        Raises:
-            Overtaken: There is none of one: somebody else adds it, or deletes it.
-        """
-        rows = self._find(connection, key, additions)
+        rows = self._statements.execute(
+            connection, _EXISTING, {"key": key}, {"x": batch}
+        )
         by_id = {row.id: row for row in rows}
         by_key = {row.key: row for row in rows if row.definition_key == key and row.key}
-        found = {
-            each.id: by_id.get(each.id) or by_key.get(each.key) for each in additions
-        }
-        if None in found.values():
-            raise Overtaken
-        return found
+        found = (
+            (each.id, by_id.get(each.id) or by_key.get(each.key)) for each in additions
+        )
+        return {id: row for id, row in found if row is not None}
 
     def _of_addition(self, addition: Addition) -> tuple[object, ...]:
         return (

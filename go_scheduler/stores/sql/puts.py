@@ -12,27 +12,20 @@ from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID, uuid4
 
-from sqlalchemy import func, insert, or_, select, update
+from sqlalchemy import func, or_, select
 
-from go_scheduler.models import Outcome
 from go_scheduler.models.values import changed, new_ids
 from go_scheduler.stores import rules
 from go_scheduler.stores.messages import Put
 from go_scheduler.stores.sql.database import LATE_AFTER, Lane, Overtaken
-from go_scheduler.stores.sql.edits import (
-    SQLEdits,
-    definition_of,
-)
-from go_scheduler.stores.sql.rows import (
-    write_contents,
-    write_definition,
-)
+from go_scheduler.stores.sql.edits import Edit, SQLEdits
+from go_scheduler.stores.sql.rows import write_contents
 from go_scheduler.stores.sql.runs import lease_of, start_terms, started_at_once
 from go_scheduler.stores.sql.statement import Statement
-from go_scheduler.stores.sql.tables import contents, definitions, instances, sets
+from go_scheduler.stores.sql.tables import definitions, sets
 
 if TYPE_CHECKING:
     from collections.abc import (
@@ -45,9 +38,9 @@ if TYPE_CHECKING:
     )
     from datetime import datetime
 
-    from sqlalchemy import Connection, Row
+    from sqlalchemy import Connection
 
-    from go_scheduler.models import Skipped, TaskDefinition
+    from go_scheduler.models import TaskDefinition
     from go_scheduler.stores.messages import Claimant, Firing, Tombstone
     from go_scheduler.stores.rules import Declaration
     from go_scheduler.stores.sql.rows import ContentsRow
@@ -140,6 +133,8 @@ SELECT now() AS now, started.started_at, started.expires_at
 """,
     races=True,
 )
+# By these a put changes nothing that is due.
+_AS_IT_WAS = ("over", "kept")
 _LARGEST = 2000
 _SOON = timedelta(minutes=1)
 
@@ -170,8 +165,9 @@ class _Batch:
         owner: str | None = None,
     ) -> None:
         self._new = new
-        self._last = last or {}
         self._owner = owner
+        known = last or {}
+        self._revisions = [known.get(each.id, 0) + 1 for each in new]
         self.keys = new_ids(len(new))
         self._contents = [write_contents(each) for each in new]
         self.given = {"given": len(new)}
@@ -180,10 +176,8 @@ class _Batch:
             for each, key in zip(new, self.keys, strict=True)
         ]
         if last is not None:
-            rows = [
-                (*row, last.get(each.id, 0) + 1)
-                for row, each in zip(rows, new, strict=True)
-            ]
+            # Of those that are all new it is said in the statement.
+            rows = [(*row, n) for row, n in zip(rows, self._revisions, strict=True)]
         self.batches: Mapping[str, Batch] = {
             "x": rows,
             "c": [
@@ -195,10 +189,9 @@ class _Batch:
         self, now: datetime, ids: Collection[UUID] | None
     ) -> Sequence[Inserted]:
         """Those that were inserted at this time: these, or all."""
-        last, owner = self._last, self._owner
         made = [
-            rules.created(each, now, revision=last.get(each.id, 0) + 1, owner=owner)
-            for each in self._new
+            rules.created(each, now, revision=revision, owner=self._owner)
+            for each, revision in zip(self._new, self._revisions, strict=True)
         ]
         every = map(Inserted, made, self.keys, self._contents)
         if ids is None:
@@ -301,7 +294,7 @@ class SQLPuts(SQLEdits):
             soon += _read_soon(made, now)
         if len(put) < len(definitions):
             others = [each for each in definitions if each.id not in put]
-            known = self._live(connection, [each.id for each in others])
+            known = self._edits(connection, [each.id for each in others])
             stored = self._put_over(connection, known, others, late=late)
             put.update((each.id, each) for each in stored)
         return [put[each.id] for each in definitions], soon
@@ -396,7 +389,7 @@ class SQLPuts(SQLEdits):
     def _put_over(
         self,
         connection: Connection,
-        rows: Sequence[Row[Any]],
+        edits: Mapping[UUID, Edit],
         given: Sequence[TaskDefinition],
         *,
         late: bool,
@@ -406,7 +399,7 @@ class SQLPuts(SQLEdits):
 
         Args:
             connection: In a transaction.
-            rows: Those that are there.
+            edits: Of those that are there.
             given: The definitions, each once.
             late: Whether others may see them only much later.
             owner: Who declares them; None: nobody, they stay whose they are.
@@ -415,35 +408,30 @@ class SQLPuts(SQLEdits):
             Overtaken: One is not as it was read, or is there by now.
         """
         now = self._dialect.now(connection)
-        stored = {row.id: row for row in rows}
-        named = [each.id for each in given if each.named and each.id not in stored]
-        remembered = self._tombstones.find(connection, named)
-        for new in given:
-            row = stored.get(new.id)
-            rules.check_revision(
-                new, remembered.get(new.id) if row is None else definition_of(row)
-            )
-        over = {
-            new.id: rules.ended_before(new, remembered[new.id])
-            for new in given
-            if rules.is_over(new, remembered.get(new.id))
+        old = {id: each.old for id, each in edits.items()}
+        named = [each.id for each in given if each.named and each.id not in old]
+        remembered = self._remembered(connection, named)
+        actions = {
+            each.id: rules.put_action(each, old.get(each.id), remembered.get(each.id))
+            for each in given
         }
         # One order for all nodes, so that none waits for another in a circle.
         ordered = sorted(given, key=lambda each: each.id)
-        known = stored.keys() | over.keys()
-        fresh = [each for each in ordered if each.id not in known]
-        how = _How(now, late, owner)
-        put = over | self._insert_again(connection, fresh, remembered, how)
-        for new in ordered:
-            if (row := stored.get(new.id)) is not None:
-                put[new.id] = self._replace(connection, row, new, how)
-        changed = (
-            each
-            for id, each in put.items()
-            if id not in over
-            and (id not in stored or each.revision != stored[id].revision)
-        )
-        times = (each.next_fire_time for each in changed)
+        new = [each for each in ordered if actions[each.id] == "new"]
+        put = self._insert_again(connection, new, remembered, late=late, owner=owner)
+        for each in ordered:
+            match actions[each.id]:
+                case "over":
+                    put[each.id] = rules.ended_before(each, remembered[each.id])
+                case "kept":
+                    put[each.id] = edits[each.id].keep(each, owner)
+                case "edited":
+                    put[each.id] = edits[each.id].edit(each, owner)
+                case "rescheduled":
+                    edit = edits[each.id]
+                    put[each.id] = edit.reschedule(each, owner, now, late=late)
+        written = (id for id, action in actions.items() if action not in _AS_IT_WAS)
+        times = (put[id].next_fire_time for id in written)
         self._dialect.hint(connection, times, now, late=late)
         return [put[each.id] for each in given]
 
@@ -452,17 +440,19 @@ class SQLPuts(SQLEdits):
         connection: Connection,
         given: Sequence[TaskDefinition],
         remembered: Mapping[UUID, Tombstone],
-        how: _How,
+        *,
+        late: bool,
+        owner: str | None,
     ) -> dict[UUID, TaskDefinition]:
         if not given:
             return {}
         ids = [each.id for each in given]
         last = self._last_revisions(connection, ids)
         again = [remembered[each] for each in ids if each in remembered]
-        self._tombstones.forget(connection, [each.id for each in again])
+        self._forget(connection, [each.id for each in again])
         last |= {each.id: each.revision for each in again}
-        batch = _Batch(given, self._dialect, last, how.owner)
-        terms = {"is_late": how.late, "late": LATE_AFTER, "owner": how.owner}
+        batch = _Batch(given, self._dialect, last, owner)
+        terms = {"is_late": late, "late": LATE_AFTER, "owner": owner}
         # Others hear of it with what is replaced.
         terms |= {"hint_within": None, **batch.given}
         [row] = self._statements.execute(
@@ -490,91 +480,6 @@ class SQLPuts(SQLEdits):
         )
         return {row[0]: row[1] for row in connection.execute(query)}
 
-    def _replace(
-        self,
-        connection: Connection,
-        row: Row[Any],
-        new: TaskDefinition,
-        how: _How,
-    ) -> TaskDefinition:
-        old = definition_of(row)
-        if new.is_same(old):
-            return self._keep(
-                connection, row, old, rules.kept(old, new, owner=how.owner)
-            )
-        moment: dict[str, object] = {}
-        skipped = None
-        if rules.goes_on(old, new):
-            changed = rules.edited(old, new, owner=how.owner)
-        else:
-            changed = rules.rescheduled(old, new, how.now, owner=how.owner)
-            moment = _moment(changed, how)
-            if changed.overdue:
-                # It goes back on purpose.
-                moment["fired_until"] = None
-            skipped = rules.unfired(old, how.now)
-        columns = {**write_definition(changed), **moment}
-        written = self._change(
-            connection, row, columns, unless_fired=skipped is not None
-        )
-        connection.execute(
-            update(contents)
-            .where(contents.c.key == row.key)
-            .values(self._dialect.write_contents(changed))
-        )
-        self._follow(connection, row, changed)
-        if moment:
-            self._discard(connection, row)
-            if skipped is not None:
-                self._record(connection, row, skipped, how.now)
-        elif changed.jitter != old.jitter:
-            written = self._take_back(connection, row, written)
-        return replace(
-            changed,
-            next_fire_time=written.next_fire_time,
-            completed_at=written.completed_at,
-        )
-
-    def _record(
-        self, connection: Connection, row: Row[Any], skipped: Skipped, now: datetime
-    ) -> None:
-        """Record what had passed by the former trigger and has no instance."""
-        id = uuid4()
-        record = insert(instances).values(
-            id=id,
-            definition_key=row.key,
-            shard=self._dialect.shard_of(id),
-            queue=row.queue,
-            priority=row.priority,
-            execute_at=skipped.first,
-            due_at=skipped.first,
-            outcome=Outcome.SKIPPED.value,
-            completed_at=now,
-            created_at=now,
-            skipped_first=skipped.first,
-            skipped_last=skipped.last,
-            skipped_count=skipped.count,
-            skipped_reason=skipped.reason,
-        )
-        connection.execute(record)
-
-    def _keep(
-        self,
-        connection: Connection,
-        row: Row[Any],
-        old: TaskDefinition,
-        kept: TaskDefinition,
-    ) -> TaskDefinition:
-        """Write whose it is by now, and that somebody has passed its id."""
-        changed = {
-            name: getattr(kept, name)
-            for name in ("named", "owner")
-            if getattr(kept, name) != getattr(old, name)
-        }
-        if changed:
-            self._change(connection, row, changed)
-        return kept
-
     def declare_definitions(self, declaration: Declaration) -> rules.Declared:
         """Let an owner have exactly the definitions of a declaration."""
         given = declaration.definitions
@@ -594,11 +499,11 @@ class SQLPuts(SQLEdits):
             last = select(sets.c.version).where(sets.c.owner == owner)
             return rules.Declared(outdated_by=connection.execute(last).scalar_one())
         ids = [each.id for each in declaration.definitions]
-        rows = self._live(connection, ids)
-        stored = {row.id: definition_of(row) for row in rows}
+        edits = self._edits(connection, ids)
+        stored = {id: each.old for id, each in edits.items()}
         rules.check_owners(declaration, stored)
         put = self._put_over(
-            connection, rows, declaration.definitions, late=late, owner=owner
+            connection, edits, declaration.definitions, late=late, owner=owner
         )
         again = [each.id for each in stored.values() if rules.was_removed(each)]
         resumed = self._resume(connection, again) if again else ()
@@ -663,30 +568,3 @@ class SQLPuts(SQLEdits):
     ) -> Sequence[TaskDefinition]:
         going = [each for each, paused in gone.items() if not paused]
         return self._pause(connection, going, rules.removal_note(owner))
-
-
-class _How(NamedTuple):
-    """The circumstances of a put.
-
-    Attributes:
-        now: When it is made.
-        late: Whether others may see it only much later.
-        owner: Who declares what is put.
-    """
-
-    now: datetime
-    late: bool
-    owner: str | None
-
-
-def _moment(definition: TaskDefinition, how: _How) -> dict[str, object]:
-    """The columns that say when a definition fires next, if it starts anew."""
-    return {
-        "next_fire_time": definition.next_fire_time,
-        "late": how.late or _is_late(definition.next_fire_time, how.now),
-        "completed_at": definition.completed_at,
-    }
-
-
-def _is_late(next_fire_time: datetime | None, now: datetime) -> bool:
-    return next_fire_time is not None and next_fire_time <= now - LATE_AFTER

@@ -8,118 +8,103 @@ from __future__ import annotations
 
 from collections import defaultdict
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 from uuid import UUID, uuid4
-
-from sqlalchemy import bindparam, text
 
 from go_scheduler.policies import Overlap
 from go_scheduler.stores import rules
 from go_scheduler.stores.messages import Reviewed
 from go_scheduler.stores.sql.database import Lane
 from go_scheduler.stores.sql.edits import batch_of, free_slots
-from go_scheduler.stores.sql.lists import BOTH
 from go_scheduler.stores.sql.runs import NOT_ELSEWHERE
 from go_scheduler.stores.sql.statement import SQLPart, Statement, own_or
-from go_scheduler.stores.sql.tables import definitions, instances
+from go_scheduler.stores.sql.tables import instances
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 
-    from sqlalchemy import Connection
-    from sqlalchemy.sql.selectable import TextualSelect
+    from sqlalchemy import Connection, Select
 
     from go_scheduler.models import TaskInstance
     from go_scheduler.stores.sql.statement import Execute
 
-_ANY_PARKED = text("SELECT id FROM task_instances WHERE parked AND NOT frozen LIMIT 1")
-_NOW = bindparam("now", type_=instances.c.due_at.type)
-_OF_PARKED = instances.c.slot, instances.c.id
-# Each name is looked up behind the one before: as many look-ups as there are names,
-# however many instances are parked under one.
-FIND_TURNS = text("""
-WITH RECURSIVE names (name) AS (
-  SELECT min(slot) FROM task_instances WHERE parked AND NOT frozen AND slot > :after
-  UNION ALL
-  SELECT (SELECT min(t.slot) FROM task_instances AS t
-           WHERE t.parked AND NOT t.frozen AND t.slot > names.name)
-    FROM names WHERE names.name IS NOT NULL)
-SELECT names.name AS slot,
-       (SELECT t.id FROM task_instances AS t
-         WHERE t.parked AND NOT t.frozen AND t.slot = names.name
-         ORDER BY t.priority, t.due_at, t.execute_at, t.id LIMIT 1) AS id
-  FROM names
- WHERE names.name IS NOT NULL
-   AND NOT EXISTS (
-         SELECT 1 FROM task_slots AS s JOIN task_instances AS h ON h.id = s.instance_id
-          WHERE s.name = names.name AND h.completed_at IS NULL)
- ORDER BY names.name LIMIT :limit
-""").columns(*_OF_PARKED)
-# Their slot is taken, or one of their own has had it when they were due.
-FIND_UNDECIDED = (
-    text("""
-SELECT t.slot, t.id FROM task_instances AS t
- WHERE t.parked AND NOT t.frozen AND t.overlap IS NOT NULL AND t.due_at <= :now
-   AND t.slot > :after
-   AND (EXISTS (
-          SELECT 1 FROM task_slots AS s JOIN task_instances AS h ON h.id = s.instance_id
-           WHERE s.name = t.slot AND h.completed_at IS NULL)
-     OR EXISTS (
-          SELECT 1 FROM task_instances AS h
-           WHERE h.id = t.behind AND h.definition_key = t.definition_key
-             AND h.completed_at >= t.due_at))
- ORDER BY t.slot, t.due_at, t.execute_at, t.id LIMIT :limit
-""")
-    .bindparams(_NOW)
-    .columns(*_OF_PARKED)
+_ANY_PARKED = Statement(
+    "SELECT id FROM task_instances WHERE parked AND NOT frozen LIMIT 1"
 )
 
 
-class Walk:
-    """Looks at parked instances by the names of their slots, a part in each look.
+def _found(sql: str) -> Statement:
+    """Finds parked instances, with how one of their own is, behind whom they stand.
 
-    If a look finds as many as it may, the next one begins behind it: what can not be
-    done now, as others have locked it, keeps nothing else from its turn.
-
-    Args:
-        statement: Finds some behind a name.
+    That is *open*; or *met*, if it has ended, and not before they were due. It is not
+    asked within a transaction: on CockroachDB it would wait for a row that somebody
+    else has written, as it waits for none that is skipped.
     """
-
-    def __init__(self, statement: TextualSelect) -> None:
-        self._statement = statement
-        self._after = ""
-
-    def find(
-        self, connection: Connection, limit: int, **parameters: object
-    ) -> tuple[Mapping[UUID, str], bool]:
-        """The names of their slots by their ids, and whether there may be more."""
-        after = self._after
-        terms = {"after": after, "limit": limit, **parameters}
-        rows = connection.execute(self._statement, terms).all()
-        self._after = rows[-1].slot if len(rows) == limit else ""
-        return {row.id: row.slot for row in rows}, after != self._after
+    return Statement(f"""
+SELECT found.slot, found.id,
+       (SELECT CASE WHEN h.completed_at IS NULL THEN 'open'
+                    WHEN h.completed_at >= t.due_at THEN 'met' END
+          FROM task_instances AS t
+          JOIN task_instances AS h
+            ON h.id = t.behind AND h.definition_key = t.definition_key
+         WHERE t.id = found.id) AS other
+  FROM ({sql}) AS found
+ ORDER BY found.slot
+""")
 
 
+# Each name is looked up behind the one before: as many look-ups as there are names,
+# however many instances are parked under one.
+_FIND_TURNS = _found("""
+  WITH RECURSIVE names (name) AS (
+    SELECT min(slot) FROM task_instances
+     WHERE parked AND NOT frozen AND slot > CAST(:after AS text)
+    UNION ALL
+    SELECT (SELECT min(t.slot) FROM task_instances AS t
+             WHERE t.parked AND NOT t.frozen AND t.slot > names.name)
+      FROM names WHERE names.name IS NOT NULL)
+  SELECT names.name AS slot,
+         (SELECT t.id FROM task_instances AS t
+           WHERE t.parked AND NOT t.frozen AND t.slot = names.name
+           ORDER BY t.priority, t.due_at, t.execute_at, t.id LIMIT 1) AS id
+    FROM names
+   WHERE names.name IS NOT NULL
+     AND NOT EXISTS (
+           SELECT 1 FROM task_slots AS s
+             JOIN task_instances AS h ON h.id = s.instance_id
+            WHERE s.name = names.name AND h.completed_at IS NULL)
+   ORDER BY names.name LIMIT :limit""")
+# Their slot is taken, or one of their own has had it when they were due.
+_FIND_UNDECIDED = _found("""
+  SELECT t.slot, t.id FROM task_instances AS t
+   WHERE t.parked AND NOT t.frozen AND t.overlap IS NOT NULL AND t.due_at <= now()
+     AND t.slot > CAST(:after AS text)
+     AND (EXISTS (
+           SELECT 1 FROM task_slots AS s
+             JOIN task_instances AS h ON h.id = s.instance_id
+            WHERE s.name = t.slot AND h.completed_at IS NULL)
+       OR EXISTS (
+           SELECT 1 FROM task_instances AS h
+            WHERE h.id = t.behind AND h.definition_key = t.definition_key
+              AND h.completed_at >= t.due_at))
+   ORDER BY t.slot, t.due_at, t.execute_at, t.id LIMIT :limit""")
 _IDS = "(SELECT x.id FROM batch AS x (id uuid))"
 _READ = (
     *("id", "definition_key", "slot", "overlap", "due_at", "execute_at", "behind"),
-    *("backfilled", "cancel_requested", "started_at", "waits", "completed_at"),
+    *("backfilled", "cancel_requested", "started_at", "waits"),
 )
 
 
-def _instances(
-    where: str, *, index: str = "task_instances_pkey", lock: bool = True
-) -> Statement:
+def _instances(where: str, *, index: str = "task_instances_pkey") -> Statement:
     """Reads instances in their turn, and locks those that nobody else has locked."""
     return Statement(f"""
 SELECT {", ".join(f"t.{each}" for each in _READ)}, now() AS now
   FROM task_instances@{index} AS t
  WHERE {where}
- ORDER BY t.due_at, t.execute_at, t.id{" FOR UPDATE OF t SKIP LOCKED" if lock else ""}
+ ORDER BY t.due_at, t.execute_at, t.id FOR UPDATE OF t SKIP LOCKED
 """)
 
 
-_SEEN = _instances(f"t.id IN {_IDS}", lock=False)
 _IS_PARKED = f"""t.id IN {_IDS}
    AND t.parked AND NOT t.frozen AND t.completed_at IS NULL"""
 _PARKED = _instances(_IS_PARKED)
@@ -177,37 +162,21 @@ _END = _change("outcome = 'cancelled', completed_at = now(), claimable_at = NULL
 _Class: TypeAlias = "tuple[UUID, bool]"
 
 
-class Behind(NamedTuple):
-    """Parked instances by how one of their own was, behind whom they were parked.
-
-    Attributes:
-        met: The ids of those for which it has ended, and not before they were due.
-        open: The ids of those for which it has not ended.
-    """
-
-    met: Set[UUID]
-    open: Set[UUID]
-
-
 class ParkedInstances:
     """Instances that are parked, in a transaction that goes over them.
 
     Args:
         execute: Executes a statement in that transaction.
-        names: Those of their slots, by their ids.
-        behind: Behind whom they were parked.
+        found: As they were found, by their ids.
 
     Attributes:
         skipped: Why they were skipped, by their ids.
         replaced: What is to stop for their sake, by the ids of that.
     """
 
-    def __init__(
-        self, execute: Execute, names: Mapping[UUID, str], behind: Behind
-    ) -> None:
+    def __init__(self, execute: Execute, found: Mapping[UUID, Any]) -> None:
         self._execute = execute
-        self._names = names
-        self._behind = behind
+        self._found = found
         self.skipped: dict[UUID, str] = {}
         self.replaced: dict[UUID, Any] = {}
 
@@ -216,7 +185,7 @@ class ParkedInstances:
 
         What has yet to be decided on stays parked.
         """
-        parked = self._read(_PARKED, self._names)
+        parked = self._read(_PARKED, self._found)
         free = [row for row in parked if not self._has_met(row)]
         # Nobody is to find a slot taken by one that has ended.
         free_slots(self._execute, (row.slot for row in free))
@@ -227,7 +196,7 @@ class ParkedInstances:
     def decide(self) -> int:
         """Decide on them, but for those that are locked; answer on how many."""
         # Whoever has locked the slots decides on what waits for them, and nobody else.
-        names = sorted({*self._names.values()})
+        names = sorted({each.slot for each in self._found.values()})
         slots = self._execute(_SLOTS, {}, {"n": [(each,) for each in names]})
         holding = {row.name: row.instance_id for row in slots}
         # What is free of the others is taken until all is decided. What is being taken
@@ -239,7 +208,7 @@ class ParkedInstances:
         holders = {row.id: row for row in self._read(_HOLDERS, holding.values())}
         # CockroachDB has no plan that looks up rows by two batches. What is in another
         # slot by now is left for the next time.
-        mine = [id for id, name in self._names.items() if name in holding]
+        mine = [id for id, each in self._found.items() if each.slot in holding]
         found = [row for row in self._read(_UNDECIDED, mine) if row.slot in holding]
         met = {row.id for row in found if self._has_met(row, holding[row.slot])}
         rows = [row for row in found if holding[row.slot] in holders or row.id in met]
@@ -269,8 +238,9 @@ class ParkedInstances:
         if row.overlap is None or row.due_at > row.now:
             return False
         # Who had not ended at the look held the slot; of a free one it was given back.
-        was_held = holder is not None and row.id in self._behind.open
-        return row.id in self._behind.met or (was_held and holder != row.behind)
+        other = self._found[row.id].other
+        was_held = holder is not None and other == "open"
+        return other == "met" or (was_held and holder != row.behind)
 
     def _waits(
         self, row: Any, holder: Any | None, waiting: list[UUID], *, met: bool
@@ -368,12 +338,13 @@ SELECT id, notified(made, claimable_at, i) AS hinted FROM made
 class SQLReviewing(SQLPart):
     """Goes over what is parked. Reads are not part of what is written by them."""
 
-    _turns: Walk
-    _undecided: Walk
+    # Behind which slot the next look of a statement begins.
+    _reviewed: dict[Statement, str]
+    _both: Select[tuple[object, ...]]
 
     def review_parked(self, *, limit: int) -> Reviewed:
         """Go over what is parked."""
-        if not self._look(lambda connection: connection.execute(_ANY_PARKED).all()):
+        if not self._statements.read(Lane.BY_TIME, _ANY_PARKED, {}):
             return Reviewed()
         # First: whose slot is free by now may have been due beside one of its own.
         decided, undecided_left = self._decide(limit)
@@ -388,66 +359,52 @@ class SQLReviewing(SQLPart):
 
     def _let_go_on(self, limit: int) -> tuple[Sequence[UUID], bool]:
         """Let those go on whose turn it is; whether there may be more."""
-        turns, more = self._look(lambda each: self._turns.find(each, limit))
+        turns, more = self._find_parked(_FIND_TURNS, limit)
         if not turns:
             return (), more
-        behind = self._behind(turns)
         unparked = self._database.transact(
             lambda each: ParkedInstances(
-                partial(self._statements.execute, each), turns, behind
+                partial(self._statements.execute, each), turns
             ).let_go_on()
         )
         return unparked, more or len(unparked) < len(turns)
 
     def _decide(self, limit: int) -> tuple[ParkedInstances | None, bool]:
         """Decide on those that are due; whether there may be more."""
-
-        def find(connection: Connection) -> tuple[Mapping[UUID, str], bool]:
-            now = self._dialect.now(connection)
-            return self._undecided.find(connection, limit, now=now)
-
-        undecided, more = self._look(find)
+        undecided, more = self._find_parked(_FIND_UNDECIDED, limit)
         if not undecided:
             return None, more
-        behind = self._behind(undecided)
 
         def decide(connection: Connection) -> tuple[ParkedInstances, int]:
             execute = partial(self._statements.execute, connection)
-            parked = ParkedInstances(execute, undecided, behind)
+            parked = ParkedInstances(execute, undecided)
             return parked, parked.decide()
 
         parked, decided = self._database.transact(decide)
         return parked, more or decided < len(undecided)
 
-    def _behind(self, ids: Iterable[UUID]) -> Behind:
-        """How those are behind whom some were parked.
+    def _find_parked(
+        self, statement: Statement, limit: int
+    ) -> tuple[Mapping[UUID, Any], bool]:
+        """Find parked instances, in the order of the names of their slots.
 
-        Not asked within the transaction: on CockroachDB it would wait for a row that
-        somebody else has written, as it waits for none that is skipped.
+        If a look finds as many as it may, the next one begins behind it: what can not
+        be done now, as others have locked it, keeps nothing else from its turn.
+
+        Returns:
+            Those that were found, by their ids; and whether there may be more.
         """
-        parked = [row for row in self._seen(ids) if row.behind is not None]
-        former = {row.id: row for row in self._seen(row.behind for row in parked)}
-        pairs = [
-            (row, theirs)
-            for row in parked
-            if (theirs := former.get(row.behind)) is not None
-            and theirs.definition_key == row.definition_key
-        ]
-        ended = [each for each in pairs if each[1].completed_at is not None]
-        return Behind(
-            met={row.id for row, other in ended if other.completed_at >= row.due_at},
-            open={row.id for row, other in pairs if other.completed_at is None},
-        )
-
-    def _seen(self, ids: Iterable[UUID]) -> Sequence[Any]:
-        return self._statements.read(Lane.BY_TIME, _SEEN, {}, {"x": batch_of(ids)})
+        after = self._reviewed.get(statement, "")
+        terms = {"after": after, "limit": limit}
+        rows = self._statements.read(Lane.BY_TIME, statement, terms)
+        self._reviewed[statement] = rows[-1].slot if len(rows) == limit else ""
+        return {row.id: row for row in rows}, after != self._reviewed[statement]
 
     def _instances(self, ids: Collection[UUID]) -> Sequence[TaskInstance]:
         if not ids:
             return ()
-        query = BOTH.where(self._dialect.among(instances.c.id, [*ids]))
+        query = self._both.where(self._dialect.among(instances.c.id, [*ids]))
         query = self._dialect.looked_up(query, instances, "task_instances_pkey")
-        query = self._dialect.looked_up(query, definitions, "task_definitions_pkey")
         rows = self._look(lambda connection: connection.execute(query).all())
         return self._reader.instances(Lane.BY_TIME, rows)
 

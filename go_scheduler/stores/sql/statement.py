@@ -54,7 +54,6 @@ if TYPE_CHECKING:
     from sqlalchemy.engine import Dialect as Driver
 
     from go_scheduler.stores.sql.database import Classes, Database, Result, Sweep
-    from go_scheduler.stores.sql.edits import Tombstones
     from go_scheduler.stores.sql.reader import Reader
     from go_scheduler.stores.sql.tables import Dialect
 
@@ -340,7 +339,6 @@ class SQLPart:
     _statements: Statements
     _reader: Reader
     _classes: Classes
-    _tombstones: Tombstones
     # Whether few instances of a definition may wait, as far as that is known.
     _limited: dict[UUID, bool]
 

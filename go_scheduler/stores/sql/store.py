@@ -21,21 +21,14 @@ from go_scheduler.stores.base import TransactionalStore
 from go_scheduler.stores.sql.claims import SQLClaims
 from go_scheduler.stores.sql.cleanup import SHARDS, SQLCleanup, SQLNodes
 from go_scheduler.stores.sql.database import Classes, Database, Lane, Result
-from go_scheduler.stores.sql.edits import Tombstones
 from go_scheduler.stores.sql.firing import SQLFiring
 from go_scheduler.stores.sql.inserts import SQLInserts
-from go_scheduler.stores.sql.lists import BOTH
 from go_scheduler.stores.sql.puts import SQLPuts
 from go_scheduler.stores.sql.reader import Reader
-from go_scheduler.stores.sql.reviewing import (
-    FIND_TURNS,
-    FIND_UNDECIDED,
-    SQLReviewing,
-    Walk,
-)
+from go_scheduler.stores.sql.reviewing import SQLReviewing
 from go_scheduler.stores.sql.runs import SQLRuns
 from go_scheduler.stores.sql.tables import definitions
-from go_scheduler.stores.sql.views import SQLReads
+from go_scheduler.stores.sql.views import BOTH, SQLReads
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -82,11 +75,9 @@ class SQLStore(
         self._statements = statements
         self.shards = dialect.shards
         self._schema = schema
-        self._tombstones = Tombstones(dialect)
         self._reader = Reader(database, dialect)
         self._both = dialect.looked_up(BOTH, definitions, "task_definitions_pkey")
-        self._turns = Walk(FIND_TURNS)
-        self._undecided = Walk(FIND_UNDECIDED)
+        self._reviewed = {}
         self._elapsed = (clock or SystemClock()).elapsed
         self._classes = Classes(self._elapsed)
         self._careful = {}
