@@ -168,14 +168,17 @@ async def test_many_read_figures_and_pages_at_once_and_while_the_store_is_away()
 @in_a_loop
 async def test_a_stream_ends_after_a_while_or_when_the_server_stops() -> None:
     short = Live(Client(MemoryStore()), lasts=QUICK)
-    live = Live(Client(MemoryStore()))
+    live = Live(Client(MemoryStore()), lasts=2 * FAILED_AFTER)
     async with asyncio.timeout(FAILED_AFTER):
         events = [each async for each in short.stream("nodes")]
         assert [each.split(":")[0] for each in events] == ["retry", ""]
-        stream = live.stream("nodes")
-        await anext(stream)
+        one, other = live.stream("nodes"), live.stream("nodes")
+        for each in (one, other):
+            await anext(each)
+        waiting = asyncio.create_task(anext(one))
+        await asyncio.sleep(0)
         live.stop()
-        assert [each async for each in stream] == [": still here\n\n"]
+        assert [await waiting, await anext(other)] == [": still here\n\n"] * 2
     with pytest.raises(Problem):
         live.stream("nodes")
 
