@@ -108,7 +108,7 @@ def _types(where: Where, *, migrates: bool = False) -> "Iterator[Remote]":
 
 def _sent(value: object) -> Any:
     """A value of a policy in a request."""
-    from go_scheduler.http.bodies.definitions import RetryBody
+    from go_scheduler.http.bodies import RetryBody
     from go_scheduler.policies import RetryPolicy
 
     if isinstance(value, RetryPolicy):
