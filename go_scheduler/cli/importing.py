@@ -20,7 +20,7 @@ from go_scheduler.clock import SystemClock
 from go_scheduler.errors import ConfigurationError, GoSchedulerError, StoreError
 from go_scheduler.formatting import shown
 from go_scheduler.handlers.registry import HandlerRegistry
-from go_scheduler.http.bodies.definitions import DefinitionPut
+from go_scheduler.http.bodies import DefinitionPut
 from go_scheduler.http.problems import Problem, field_errors
 from go_scheduler.models import DefinitionState, TaskDefinition
 from go_scheduler.triggers import DelayTrigger, IntervalTrigger, OnDemandTrigger

@@ -51,17 +51,17 @@ def json_of(value: object) -> Mapping[str, Any]:
         return value
     # Imported here, as it takes long.
     from go_scheduler.client.on_demand import Backfill
-    from go_scheduler.http.bodies import definitions, instances
+    from go_scheduler.http import bodies
     from go_scheduler.triggers.previews import PreviewedTime
     from go_scheduler.why import Why
 
     answers: Mapping[type, Any] = {
-        TaskDefinition: definitions.DefinitionAnswer,
-        TaskInstance: instances.InstanceAnswer,
-        Backfill: instances.BackfillAnswer,
-        NodeInfo: instances.NodeAnswer,
-        PreviewedTime: instances.PreviewedAnswer,
-        Why: instances.WhyAnswer,
+        TaskDefinition: bodies.DefinitionAnswer,
+        TaskInstance: bodies.InstanceAnswer,
+        Backfill: bodies.BackfillAnswer,
+        NodeInfo: bodies.NodeAnswer,
+        PreviewedTime: bodies.PreviewedAnswer,
+        Why: bodies.WhyAnswer,
     }
     answer = answers.get(type(value))
     # A type of jobs is an answer of the server already.

@@ -43,7 +43,7 @@ from go_scheduler.formatting import shown
 from go_scheduler.http.access.authentication import ANYBODY, Access, Audit, OpenAccess
 from go_scheduler.http.access.caller import SCOPES, Caller, is_restricted
 from go_scheduler.http.access.loopback import check_local, is_loopback
-from go_scheduler.http.bodies.body import if_given, read_object
+from go_scheduler.http.bodies import if_given, read_object
 from go_scheduler.http.paths import path_within
 from go_scheduler.http.problems import Problem, invalid, not_allowed
 

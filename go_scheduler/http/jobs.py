@@ -30,24 +30,23 @@ from go_scheduler.errors import (
 from go_scheduler.handlers.job_types import MARK, JobType, JobTypes
 from go_scheduler.handlers.registry import HandlerRegistry, Task, task_id
 from go_scheduler.handlers.schema import Schema
-from go_scheduler.http.bodies.body import (
+from go_scheduler.http.bodies import (
     Answer,
+    Body,
     Instant,
+    JitterSpan,
     Name,
     Object,
     PageOf,
     Query,
+    RetryBody,
+    RunSettings,
     Seconds,
     SecondsCount,
+    Settings,
     filled,
     if_given,
     of_field,
-)
-from go_scheduler.http.bodies.definitions import (
-    JitterSpan,
-    RetryBody,
-    RunSettings,
-    Settings,
 )
 from go_scheduler.http.problems import (
     FieldError,
@@ -107,13 +106,8 @@ def said_of(definition: TaskDefinition) -> Mapping[str, JSON]:
     return said if isinstance(said, dict) else NOTHING
 
 
-class JobBody(RunSettings):
-    """A job: its type, its payload, and its time.
-
-    Settings that are left out are those of the type, as they are when it runs.
-    """
-
-    model_config = ConfigDict(json_schema_extra={"examples": [_JOB]})
+class _Job(Body):
+    """What a job has beside the settings of its run; these fields are shown first."""
 
     type: Name
     payload: Object | None = Field(None, description="At most 64 KiB.")
@@ -127,6 +121,15 @@ class JobBody(RunSettings):
     priority: int | None = Field(None, json_schema_extra={"minimum": 0, "maximum": 3})
     retry: RetryBody | None = None
     metadata: Object | None = Field(None, description="At most 64 KiB.")
+
+
+class JobBody(RunSettings, _Job):
+    """A job: its type, its payload, and its time.
+
+    Settings that are left out are those of the type, as they are when it runs.
+    """
+
+    model_config = ConfigDict(json_schema_extra={"examples": [_JOB]})
 
     def settings(self) -> dict[str, Any]:
         """The settings that it has of its own.

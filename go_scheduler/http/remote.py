@@ -22,17 +22,18 @@ from go_scheduler.errors import (
     TaskInstanceStateError,
 )
 from go_scheduler.http.access.loopback import check_safe_url
-from go_scheduler.http.bodies.body import if_given
-from go_scheduler.http.bodies.definitions import DefinitionAnswer, DefinitionBody
-from go_scheduler.http.bodies.instances import (
+from go_scheduler.http.bodies import (
     AuditAnswer,
     BackfillAnswer,
+    DefinitionAnswer,
+    DefinitionBody,
     InstanceAnswer,
     NodeAnswer,
     PreviewedAnswer,
     RunAnswer,
     StatsAnswer,
     WhyAnswer,
+    if_given,
 )
 from go_scheduler.http.jobs import TypeAnswer
 from go_scheduler.http.remote_errors import error_of

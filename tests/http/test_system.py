@@ -16,9 +16,10 @@ from go_scheduler import MemoryStore, Scheduler
 from go_scheduler.client import Client
 from go_scheduler.http import create_app
 from go_scheduler.http.access.caller import Caller
-from go_scheduler.http.bodies.definitions import DefinitionAnswer, DefinitionBody
-from go_scheduler.http.bodies.instances import (
+from go_scheduler.http.bodies import (
     BackfillBody,
+    DefinitionAnswer,
+    DefinitionBody,
     InstanceAnswer,
     RunBody,
     StatsAnswer,

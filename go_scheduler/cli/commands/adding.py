@@ -485,7 +485,7 @@ def export(
         "metadata": object_of(metadata, "--metadata"),
     }
     # Imported here, as it takes long.
-    from go_scheduler.http.bodies.definitions import DefinitionBody
+    from go_scheduler.http.bodies import DefinitionBody
 
     with where.client() as client:
         read = partial(client.list_definitions, **filters, limit=MOST_LISTED)

@@ -37,34 +37,30 @@ from go_scheduler.http.access.caller import (
     seen_definition,
     seen_why,
 )
-from go_scheduler.http.bodies.body import (
-    DefinitionId,
-    PageOf,
-    if_given,
-    of_field,
-    read_object,
-)
-from go_scheduler.http.bodies.definitions import (
-    DefinitionAnswer,
-    DefinitionBody,
-    DefinitionPut,
-    DefinitionsQuery,
-    DeleteAnswer,
-    PauseBody,
-    PutAnswer,
-    warnings_of,
-)
-from go_scheduler.http.bodies.instances import (
+from go_scheduler.http.bodies import (
     AuditAnswer,
     AuditQuery,
     BackfillAnswer,
     BackfillBody,
+    DefinitionAnswer,
+    DefinitionBody,
+    DefinitionId,
+    DefinitionPut,
+    DefinitionsQuery,
+    DeleteAnswer,
     InstanceAnswer,
+    PageOf,
+    PauseBody,
     PreviewAnswer,
     PreviewQuery,
+    PutAnswer,
     RunBody,
     WhyAnswer,
     WhyQuery,
+    if_given,
+    of_field,
+    read_object,
+    warnings_of,
 )
 from go_scheduler.http.context import Context, Here
 from go_scheduler.http.jobs import is_type

@@ -17,13 +17,15 @@ from go_scheduler.client.store_access import on_thread
 from go_scheduler.errors import TaskInstanceStateError
 from go_scheduler.http.access.authentication import JobWriter, RunReader, RunWriter
 from go_scheduler.http.access.caller import is_restricted, seen_instance
-from go_scheduler.http.bodies.body import Name, PageOf, of_field
-from go_scheduler.http.bodies.instances import (
+from go_scheduler.http.bodies import (
     CancelAnswer,
     InstanceAnswer,
     InstancesQuery,
+    Name,
+    PageOf,
     RunAnswer,
     RunsAnswer,
+    of_field,
 )
 from go_scheduler.http.context import Here
 from go_scheduler.http.jobs import Import, ImportQuery, JobBody, SubmittedAnswer, write

@@ -33,8 +33,7 @@ from go_scheduler.http.access.caller import (
     seen_instance,
     seen_why,
 )
-from go_scheduler.http.bodies.definitions import trigger_of
-from go_scheduler.http.bodies.instances import (
+from go_scheduler.http.bodies import (
     HealthAnswer,
     NodeAnswer,
     NodesAnswer,
@@ -43,6 +42,7 @@ from go_scheduler.http.bodies.instances import (
     StatsAnswer,
     WhyAnswer,
     WhyOfQuery,
+    trigger_of,
 )
 from go_scheduler.http.context import Context, Here
 from go_scheduler.http.problems import RETRY_AFTER, Problem

@@ -12,7 +12,7 @@ from go_scheduler.handlers.job_types import MARK
 from go_scheduler.handlers.registry import task_id
 from go_scheduler.http.access.authentication import JobReader, JobWriter
 from go_scheduler.http.access.caller import Caller, check_declares, is_restricted
-from go_scheduler.http.bodies.body import PageQuery
+from go_scheduler.http.bodies import PageQuery
 from go_scheduler.http.context import Context, Here
 from go_scheduler.http.jobs import (
     TypeAnswer,

@@ -17,7 +17,7 @@ from go_scheduler.errors import GoSchedulerError
 from go_scheduler.handlers.job_types import unmarked
 from go_scheduler.http.access.authentication import Worker
 from go_scheduler.http.access.caller import Caller
-from go_scheduler.http.bodies.body import (
+from go_scheduler.http.bodies import (
     Answer,
     Body,
     Id,

@@ -1,1 +1,0 @@
-"""Models of request and response bodies, converted to and from core values."""
