@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from functools import lru_cache
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from sys import maxsize
 from typing import TYPE_CHECKING
@@ -17,7 +17,12 @@ from go_scheduler.formatting import shown
 from go_scheduler.lazy_imports import without_extra
 from go_scheduler.triggers.base import RefusedError
 from go_scheduler.triggers.calendars import MOST_DAYS, Calendar
-from go_scheduler.triggers.fire_time_sets import ALL_DAY, SearchBudget, days_of
+from go_scheduler.triggers.fire_time_sets import (
+    ALL_DAY,
+    SearchBudget,
+    days_of,
+    listed,
+)
 from go_scheduler.triggers.local_time import load_zone, zone_key
 from go_scheduler.triggers.recurrence_rules import RecurrenceRule, read_rule, write_rule
 from go_scheduler.triggers.recurrence_times import LocalTimes, in_utc
@@ -137,7 +142,12 @@ def _checked_rule(rule: object, start: date | None) -> RecurrenceRule:
 
 @lru_cache(maxsize=256)
 def _days_of_rule(rule: str, start: date | None) -> YearlySet:
-    return days_of(_times_of(read_rule(rule, end_of), _begin(start)).times())
+    read, begin = read_rule(rule, end_of), _begin(start)
+    if read.count is None:
+        return days_of(_times_of(read, begin).times())
+    # A list has an end, after which a search need not look.
+    found = LocalTimes(read, begin).days(begin.toordinal())
+    return listed((), [day for day, _ in islice(found, read.count)])
 
 
 def _begin(start: date | None) -> datetime:
