@@ -113,7 +113,7 @@ class RuleCalendar(YearlyCalendar):
         object.__setattr__(self, "start", start)
 
     def _days_of(self, year: int) -> int:
-        found = self._days().year(year, SearchBudget(maxsize))
+        found = _known_days(self.rule, self.start).year(year, SearchBudget(maxsize))
         return found.days_by_times.get(ALL_DAY, 0)
 
     def _days(self) -> YearlySet:
@@ -140,7 +140,6 @@ def _checked_rule(rule: object, start: date | None) -> RecurrenceRule:
     return parsed
 
 
-@lru_cache(maxsize=256)
 def _days_of_rule(rule: str, start: date | None) -> YearlySet:
     read, begin = read_rule(rule, end_of), _begin(start)
     if read.count is None:
@@ -148,6 +147,10 @@ def _days_of_rule(rule: str, start: date | None) -> YearlySet:
     # A list has an end, after which a search need not look.
     found = LocalTimes(read, begin).days(begin.toordinal())
     return listed((), [day for day, _ in islice(found, read.count)])
+
+
+# Not for a search: what it may cost must not depend on what others have asked before.
+_known_days = lru_cache(maxsize=256)(_days_of_rule)
 
 
 def _begin(start: date | None) -> datetime:
