@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from functools import lru_cache
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from sys import maxsize
 from typing import TYPE_CHECKING
@@ -17,7 +17,12 @@ from go_scheduler.formatting import shown
 from go_scheduler.lazy_imports import without_extra
 from go_scheduler.triggers.base import RefusedError
 from go_scheduler.triggers.calendars import MOST_DAYS, Calendar
-from go_scheduler.triggers.fire_time_sets import ALL_DAY, SearchBudget, days_of
+from go_scheduler.triggers.fire_time_sets import (
+    ALL_DAY,
+    SearchBudget,
+    days_of,
+    listed,
+)
 from go_scheduler.triggers.local_time import load_zone, zone_key
 from go_scheduler.triggers.recurrence_rules import RecurrenceRule, read_rule, write_rule
 from go_scheduler.triggers.recurrence_times import LocalTimes, in_utc
@@ -108,7 +113,7 @@ class RuleCalendar(YearlyCalendar):
         object.__setattr__(self, "start", start)
 
     def _days_of(self, year: int) -> int:
-        found = self._days().year(year, SearchBudget(maxsize))
+        found = _known_days(self.rule, self.start).year(year, SearchBudget(maxsize))
         return found.days_by_times.get(ALL_DAY, 0)
 
     def _days(self) -> YearlySet:
@@ -135,9 +140,17 @@ def _checked_rule(rule: object, start: date | None) -> RecurrenceRule:
     return parsed
 
 
-@lru_cache(maxsize=256)
 def _days_of_rule(rule: str, start: date | None) -> YearlySet:
-    return days_of(_times_of(read_rule(rule, end_of), _begin(start)).times())
+    read, begin = read_rule(rule, end_of), _begin(start)
+    if read.count is None:
+        return days_of(_times_of(read, begin).times())
+    # A list has an end, after which a search need not look.
+    found = LocalTimes(read, begin).days(begin.toordinal())
+    return listed((), [day for day, _ in islice(found, read.count)])
+
+
+# Not for a search: what it may cost must not depend on what others have asked before.
+_known_days = lru_cache(maxsize=256)(_days_of_rule)
 
 
 def _begin(start: date | None) -> datetime:
