@@ -12,28 +12,13 @@ from typing import TYPE_CHECKING
 from go_scheduler.clock import ZERO
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-    from datetime import datetime
+    from collections.abc import Callable
 
 SOON = timedelta(seconds=2)
 """What is due later than this when it is put is found in time without a hint."""
 
 SOON_AFTER_ALL = timedelta(minutes=1)
 """The same of what may commit only so much later: a transaction of the user's."""
-
-
-def is_any_soon(
-    times: Iterable[datetime | None], now: datetime, *, late: bool = False
-) -> bool:
-    """Whether anything of these times needs a hint to be found in time.
-
-    Args:
-        times: When it is due.
-        now: When it is put.
-        late: Whether others may see it only much later.
-    """
-    until = now + (SOON_AFTER_ALL if late else SOON)
-    return any(each is not None and each <= until for each in times)
 
 
 class News(Flag):

@@ -27,7 +27,7 @@ from sqlalchemy.exc import IntegrityError
 
 from go_scheduler.clock import ZERO, SystemClock
 from go_scheduler.errors import StoreError
-from go_scheduler.stores.hints import SOON, SOON_AFTER_ALL, News, is_any_soon
+from go_scheduler.stores.hints import SOON, SOON_AFTER_ALL, News
 from go_scheduler.stores.postgresql.driver import PLANS_FOR_ANY, met_a_lock
 from go_scheduler.stores.sql.database import Overtaken, Sweep
 from go_scheduler.stores.sql.rows import from_server_time, to_microseconds
@@ -171,23 +171,9 @@ class PostgreSQLDialect(Dialect):
             .all()
         )
 
-    def ready(self, connection: Connection) -> None:
-        """Do nothing: a server has what it takes."""
-
-    def hint(
-        self,
-        connection: Connection,
-        times: Iterable[datetime | None],
-        now: datetime,
-        *,
-        late: bool = False,
-    ) -> None:
+    def notify(self, connection: Connection) -> None:
         """By NOTIFY, which others hear when the transaction commits."""
-        if (
-            self.notifies
-            and is_any_soon(times, now, late=late)
-            and may_notify(connection)
-        ):
+        if self.notifies and may_notify(connection):
             connection.execute(text(NOTIFY))
 
     def hint_within(self, connection: Connection, *, late: bool) -> timedelta | None:
@@ -207,38 +193,20 @@ class PostgreSQLDialect(Dialect):
 
 def array(several: Collection[UUID]) -> ColumnElement[Any]:
     """Ids as one parameter, which the driver need not write one by one."""
-    return cast(bindparam(None, _ids(several), type_=Text), ARRAY(Uuid))
+    return cast(bindparam(None, ARRAYS["uuid"](several), type_=Text), ARRAY(Uuid))
 
 
-def _ids(values: Iterable[UUID]) -> str:
-    """Ids, to be cast to ``uuid[]``."""
-    # Digits without hyphens, which a server reads as well, take half the time.
-    return _array_of([each.hex for each in values])
+def _array_of(write: Callable[[Any], str]) -> Callable[[Iterable[Any]], str]:
+    def written(values: Iterable[Any]) -> str:
+        items = ["NULL" if each is None else write(each) for each in values]
+        return f"{{{','.join(items)}}}"
+
+    return written
 
 
-def _numbers(values: Iterable[int | None]) -> str:
-    """Whole numbers, to be cast to ``bigint[]``."""
-    return _array_of(["NULL" if each is None else str(each) for each in values])
-
-
-def _truths(values: Iterable[bool]) -> str:
-    """Truth values, to be cast to ``boolean[]``."""
-    return _array_of(["t" if each else "f" for each in values])
-
-
-def _times(values: Iterable[datetime | None]) -> str:
-    """Times, to be cast to ``timestamptz[]``."""
-    return _array_of(["NULL" if each is None else _time(each) for each in values])
-
-
-def _texts(values: Iterable[str | None]) -> str:
-    """Texts, to be cast to ``text[]``."""
-    return _array_of(["NULL" if each is None else _quoted(each) for each in values])
-
-
-def _time(at: datetime) -> str:
-    # UTC, for a server reads no offset of other than whole minutes.
-    return _written(at if at.tzinfo is UTC else at.astimezone(UTC))
+def _quoted(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
 
 
 # Many times of a batch are the same; in UTC equal ones are written alike.
@@ -247,27 +215,17 @@ def _written(at: datetime) -> str:
     return at.isoformat()
 
 
-def _array_of(items: Sequence[str]) -> str:
-    return f"{{{','.join(items)}}}"
-
-
-def _quoted(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{escaped}"'
-
-
-def _durations(values: Iterable[timedelta | None]) -> str:
-    """Durations in microseconds, to be cast to ``bigint[]``."""
-    return _numbers(None if each is None else to_microseconds(each) for each in values)
-
-
 ARRAYS: Mapping[str, Callable[[Iterable[Any]], str]] = {
-    "uuid": _ids,
-    "bigint": _numbers,
-    "duration": _durations,
-    "boolean": _truths,
-    "timestamptz": _times,
-    "text": _texts,
+    # Digits without hyphens, which a server reads as well, take half the time.
+    "uuid": _array_of(lambda each: each.hex),
+    "bigint": _array_of(str),
+    "duration": _array_of(lambda each: str(to_microseconds(each))),
+    "boolean": _array_of(lambda each: "t" if each else "f"),
+    # UTC, for a server reads no offset of other than whole minutes.
+    "timestamptz": _array_of(
+        lambda each: _written(each if each.tzinfo is UTC else each.astimezone(UTC))
+    ),
+    "text": _array_of(_quoted),
 }
 """What writes the values of a column of a batch, by its kind.
 

@@ -40,6 +40,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import JSONB
 
+from go_scheduler.stores.hints import SOON, SOON_AFTER_ALL
 from go_scheduler.stores.sql.rows import (
     Id,
     Object,
@@ -531,8 +532,7 @@ class Dialect(ABC):
         row = write_contents(definition)
         return {**row._asdict(), "metadata_search": json.loads(row.metadata)}
 
-    @abstractmethod
-    def ready(self, connection: Connection) -> None:
+    def ready(self, connection: Connection) -> None:  # noqa: B027
         """Make a connection of the user's ready for these words."""
 
     def check_edits(self, connection: Connection) -> None:  # noqa: B027
@@ -553,7 +553,6 @@ class Dialect(ABC):
     def ordered(self, connection: Connection, texts: Collection[str]) -> Sequence[str]:
         """Texts in the order in which an index has them."""
 
-    @abstractmethod
     def hint(
         self,
         connection: Connection,
@@ -570,6 +569,12 @@ class Dialect(ABC):
             now: When it was put.
             late: Whether that may commit only much later.
         """
+        until = now + (SOON_AFTER_ALL if late else SOON)
+        if any(each is not None and each <= until for each in times):
+            self.notify(connection)
+
+    def notify(self, connection: Connection) -> None:  # noqa: B027
+        """Have other processes look, once this commits, where somebody listens."""
 
     def hint_within(self, connection: Connection, *, late: bool) -> timedelta | None:
         """How soon it must be due what others are told of; None: of nothing."""

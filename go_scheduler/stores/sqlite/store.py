@@ -46,7 +46,6 @@ if TYPE_CHECKING:
     from collections.abc import (
         Callable,
         Collection,
-        Iterable,
         Iterator,
         Mapping,
         Sequence,
@@ -206,16 +205,6 @@ class SQLiteDialect(Dialect):
     def write_contents(self, definition: TaskDefinition) -> dict[str, object]:
         """Without a copy to search: the function reads the text."""
         return {**super().write_contents(definition), "metadata_search": None}
-
-    def hint(
-        self,
-        connection: Connection,
-        times: Iterable[datetime | None],
-        now: datetime,
-        *,
-        late: bool = False,
-    ) -> None:
-        """Do nothing: whoever looks at the file sees that it has changed."""
 
     def ready(self, connection: Connection) -> None:
         """It gets our functions, and is in a transaction that writes."""
