@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterator
 from functools import wraps
-from typing import TYPE_CHECKING, Any, TypeVar
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+from typing import Any, TypeVar
 
 _Called = TypeVar("_Called", bound=Callable[..., object])
 

@@ -8,30 +8,25 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from functools import cached_property, partial
 from itertools import islice
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 from uuid import UUID
 
 from go_scheduler.clock import ZERO
 from go_scheduler.errors import StoreError, TaskDefinitionNotFoundError
 from go_scheduler.formatting import duration_text, shown
-from go_scheduler.models import Outcome, State, TaskDefinition
+from go_scheduler.models import Outcome, Skipped, State, TaskDefinition, TaskInstance
 from go_scheduler.stores.base import Store
 from go_scheduler.stores.filters import DefinitionFilter, Filter, Order, all_items
 from go_scheduler.triggers.base import Trigger, checked_fire_time
 from go_scheduler.triggers.previews import ask
 from go_scheduler.triggers.simple import IntervalTrigger, OnDemandTrigger
 from go_scheduler.triggers.times import MICROSECOND
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
-
-    from go_scheduler.models import Skipped, TaskInstance
 
 __all__ = ["AuditedDefinition", "AuditedTime", "Verdict"]
 

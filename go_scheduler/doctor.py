@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections import defaultdict
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import cached_property, partial
 from importlib import metadata
 from itertools import islice
@@ -38,9 +38,6 @@ from go_scheduler.version import __version__
 from go_scheduler.why import Obstacle, obstacle_of, of_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-    from datetime import datetime
-
     from go_scheduler.models import NodeInfo, TaskDefinition, TaskInstance
 
 __all__ = ["Finding", "Report", "Severity", "diagnose"]

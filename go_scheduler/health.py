@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -13,8 +13,6 @@ from uuid import UUID
 from go_scheduler.formatting import shown
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
     from go_scheduler.models import Histogram
     from go_scheduler.ticking.ticker import Ticker
 

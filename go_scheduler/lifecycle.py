@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Self
 from weakref import ref
 
 from go_scheduler.checks import LONGEST, check_type
-from go_scheduler.clock import ZERO, DrivingClock
+from go_scheduler.clock import ZERO, Clock, DrivingClock
 from go_scheduler.errors import SchedulerStateError
 from go_scheduler.running.calling.workers import ApplicationLoop, running_loop
 
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Set
     from types import FrameType, TracebackType
 
-    from go_scheduler.clock import Clock
     from go_scheduler.models import Outcome, TaskDefinition
     from go_scheduler.node import Node
 

@@ -28,7 +28,7 @@ from go_scheduler.running.result_writer import ResultWriter
 from go_scheduler.running.start_queue import StartQueue
 from go_scheduler.running.state import NodeState
 from go_scheduler.running.withdrawing import join
-from go_scheduler.stores.base import is_run_by
+from go_scheduler.stores.base import Store, is_run_by
 from go_scheduler.stores.hints import News
 from go_scheduler.ticking.ticker import Ticker
 
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 
     from go_scheduler.models import TaskDefinition, TaskInstance
     from go_scheduler.settings import Settings
-    from go_scheduler.stores.base import Store
     from go_scheduler.stores.messages import Addition
 
 

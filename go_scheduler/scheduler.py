@@ -17,7 +17,7 @@ from go_scheduler.client.on_demand import Tasks
 from go_scheduler.clock import Clock, DrivingClock, StoreClock, SystemClock, check_same
 from go_scheduler.errors import ConfigurationError, StoreError, StoreUnavailableError
 from go_scheduler.events import NoticeGiven
-from go_scheduler.events.event import checked_listeners
+from go_scheduler.events.event import Listener, checked_listeners
 from go_scheduler.events.event_bus import Events
 from go_scheduler.handlers.registry import NAMELESS, HandlerRegistry, check_handler
 from go_scheduler.health import Health, HealthWarnings, not_running
@@ -25,7 +25,7 @@ from go_scheduler.lifecycle import Lifecycle, forked
 from go_scheduler.node import Node
 from go_scheduler.policies import CatchUp, RetryPolicy
 from go_scheduler.running.calling.process_executor import check_sendable
-from go_scheduler.running.calling.workers import Handling
+from go_scheduler.running.calling.workers import ApplicationLoop, Handling
 from go_scheduler.running.defaults import Defaults
 from go_scheduler.settings import Settings
 from go_scheduler.stores.base import Store
@@ -34,10 +34,8 @@ from go_scheduler.stores.memory.store import MemoryStore
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from go_scheduler.events.event import Listener
     from go_scheduler.handlers.registry import Handler
     from go_scheduler.models import TaskDefinition
-    from go_scheduler.running.calling.workers import ApplicationLoop
     from go_scheduler.running.remote_runs import RemoteRuns
 
 

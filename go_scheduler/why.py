@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -14,17 +14,14 @@ from go_scheduler.firing.latest import jitter_of, latest_fire_time
 from go_scheduler.formatting import clock_text, duration_text, shown, summary, utc_text
 from go_scheduler.models import RUNS, NodeInfo, State, TaskDefinition, TaskInstance
 from go_scheduler.stores.rules import FULL
-from go_scheduler.triggers.base import UnknownTrigger, next_fire_time_of
+from go_scheduler.triggers.base import Trigger, UnknownTrigger, next_fire_time_of
 from go_scheduler.triggers.local_time import load_zone, zone_of
 from go_scheduler.triggers.previews import PreviewedTime, ask, preview
 from go_scheduler.triggers.simple import OnDemandTrigger
 from go_scheduler.triggers.times import FIRST_INSTANT, MICROSECOND
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from go_scheduler.stores.messages import Tombstone
-    from go_scheduler.triggers.base import Trigger
 
 
 class Because(StrEnum):

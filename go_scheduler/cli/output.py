@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 from functools import partial
@@ -24,8 +24,6 @@ from go_scheduler.triggers.base import Trigger
 from go_scheduler.triggers.previews import describe_with_zone
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
     from go_scheduler.http.jobs import TypeAnswer
     from go_scheduler.models import Stage, TaskRun
 

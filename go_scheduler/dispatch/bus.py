@@ -7,13 +7,13 @@ import re
 import threading
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from concurrent.futures import Future
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import cached_property, partial
 from importlib.metadata import entry_points
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from go_scheduler.checks import check_name, check_type
 from go_scheduler.errors import ConfigurationError
@@ -21,9 +21,7 @@ from go_scheduler.events.event_bus import BoundedLog
 from go_scheduler.formatting import a, shown
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from types import TracebackType
-    from typing import Self
 
     from go_scheduler.clock import Clock
 

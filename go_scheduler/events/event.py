@@ -23,14 +23,13 @@ from uuid import UUID
 from go_scheduler.checks import check_takes_one
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.formatting import shown
-from go_scheduler.models import Outcome
+from go_scheduler.models import Counts, Outcome, Skipped, TaskDefinition, TaskInstance
 from go_scheduler.policies import Overlap
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from contextlib import AbstractContextManager
 
-    from go_scheduler.models import Counts, Skipped, TaskDefinition, TaskInstance
 
 __all__ = [
     "BusAway",

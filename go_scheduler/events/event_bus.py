@@ -13,7 +13,7 @@ from datetime import timedelta
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any
 
-from go_scheduler.clock import ZERO, DrivingClock, SystemClock
+from go_scheduler.clock import ZERO, Clock, DrivingClock, SystemClock
 from go_scheduler.errors import StoreError, StoreUnavailableError
 from go_scheduler.events import (
     LoopFailed,
@@ -23,15 +23,12 @@ from go_scheduler.events import (
     StoreAway,
     StoreBack,
 )
-from go_scheduler.events.event import Instrument
+from go_scheduler.events.event import Event, Hears, Instrument, Listener, Watched
 from go_scheduler.formatting import shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from uuid import UUID
-
-    from go_scheduler.clock import Clock
-    from go_scheduler.events.event import Event, Hears, Listener, Watched
 
 
 _LOG = logging.getLogger("go_scheduler.runs")

@@ -23,7 +23,7 @@ from go_scheduler.events.event import of_definition, of_skipped
 from go_scheduler.events.event_bus import LOG_ALONE, Events, Teller
 from go_scheduler.firing.planner import MOST_DISPLACED, Planner
 from go_scheduler.formatting import shown
-from go_scheduler.stores.messages import Fired, Firing, Own
+from go_scheduler.stores.messages import Claimant, Fired, Firing, Own, Position
 from go_scheduler.stores.rules import uses_slot
 from go_scheduler.ticking.retry_later import RetryLater, write_each, write_in_halves
 from go_scheduler.ticking.ticker import Pace, Repeats, Ticker
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from go_scheduler.models import TaskDefinition, TaskInstance
     from go_scheduler.settings import Settings
     from go_scheduler.stores.base import Store
-    from go_scheduler.stores.messages import Claimant, Position
     from go_scheduler.ticking.shares import Shares
 
 

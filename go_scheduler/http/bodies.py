@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -66,8 +66,6 @@ from go_scheduler.triggers.previews import ask, describe_with_zone
 from go_scheduler.why import Because, Why
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
     from pydantic.fields import FieldInfo
 
 _Given = TypeVar("_Given")

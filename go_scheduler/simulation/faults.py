@@ -16,9 +16,9 @@ from go_scheduler.client import Client
 from go_scheduler.clock import ZERO
 from go_scheduler.errors import ConfigurationError, ScheduleWarning
 from go_scheduler.formatting import shown
-from go_scheduler.models import OPEN, Outcome
+from go_scheduler.models import OPEN, Outcome, TaskDefinition, TaskInstance
 from go_scheduler.policies import Overlap, RetryPolicy
-from go_scheduler.simulation.nodes import Fault, FaultKind, Setting, World
+from go_scheduler.simulation.nodes import Call, Fault, FaultKind, Setting, World
 from go_scheduler.simulation.simulating import (
     EXPIRE_AFTER,
     check_number,
@@ -32,8 +32,6 @@ from go_scheduler.triggers.base import utc
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from go_scheduler.models import TaskDefinition, TaskInstance
-    from go_scheduler.simulation.nodes import Call
     from go_scheduler.stores.base import Store
 
 START = datetime.fromisoformat("2030-01-01T00:00:00Z")

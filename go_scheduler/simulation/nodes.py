@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from contextlib import suppress
 from dataclasses import dataclass, field, fields
@@ -17,24 +17,18 @@ from functools import partial
 from heapq import heapify, heappop, heappush
 from itertools import count
 from random import Random
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 from uuid import UUID
 
-from go_scheduler.clock import ZERO
+from go_scheduler.clock import ZERO, Driven
 from go_scheduler.errors import StoreUnavailableError
-from go_scheduler.events import InstanceEvent
+from go_scheduler.events import Event, InstanceEvent
 from go_scheduler.models import TaskDefinition, TaskInstance
 from go_scheduler.scheduler import Scheduler
 from go_scheduler.stores.base import Store
 from go_scheduler.stores.memory.store import MemoryStore
 from go_scheduler.stores.memory.tables import Tables
 from go_scheduler.triggers.times import MICROSECOND
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from go_scheduler.clock import Driven
-    from go_scheduler.events import Event
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")

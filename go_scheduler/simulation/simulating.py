@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import islice
@@ -16,7 +16,7 @@ from go_scheduler.clock import ZERO
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.firing.latest import jitter_of
 from go_scheduler.formatting import duration_text, shown, utc_text
-from go_scheduler.models import DefinitionState, State, TaskDefinition
+from go_scheduler.models import DefinitionState, State, TaskDefinition, TaskInstance
 from go_scheduler.stores.rules import fate_of, overlap_of, slot_of
 from go_scheduler.triggers.base import checked_fire_time, next_fire_time_of, utc
 from go_scheduler.triggers.local_time import zone_changes, zone_of
@@ -25,9 +25,6 @@ from go_scheduler.triggers.simple import OnDemandTrigger
 from go_scheduler.triggers.times import MICROSECOND
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from go_scheduler.models import TaskInstance
     from go_scheduler.triggers.base import Trigger
 
 

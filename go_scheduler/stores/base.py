@@ -13,7 +13,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import Counter
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Protocol
 
 from go_scheduler.checks import check_type
@@ -34,11 +34,10 @@ from go_scheduler.stores.filters import (
     Filter,
     Order,
 )
-from go_scheduler.stores.rules import slot_of
+from go_scheduler.stores.rules import Declaration, Declared, slot_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
-    from datetime import datetime
     from uuid import UUID
 
     from go_scheduler.models import Cancelled, QueueStats, TaskDefinition, TaskRun
@@ -65,7 +64,6 @@ if TYPE_CHECKING:
         RunOutcome,
         Tombstone,
     )
-    from go_scheduler.stores.rules import Declaration, Declared
 
 
 class ByHandStore(ABC):

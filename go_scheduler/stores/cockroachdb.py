@@ -12,12 +12,12 @@ from go_scheduler.stores.migrations import operating  # noqa: F401
 # isort: split
 # SQLAlchemy looks for it by itself, and does not say what to install.
 import sqlalchemy_cockroachdb  # type: ignore[import-untyped] # noqa: F401
-from sqlalchemy import func, select
+from sqlalchemy import ColumnElement, Connection, Select, Table, func, select
 from sqlalchemy.exc import DBAPIError, OperationalError, ProgrammingError
 
-from go_scheduler.clock import ZERO
+from go_scheduler.clock import ZERO, Clock
 from go_scheduler.errors import ConfigurationError
-from go_scheduler.stores.hints import Polls
+from go_scheduler.stores.hints import Hints, Polls
 from go_scheduler.stores.postgresql.driver import EngineKind, fault_of, within
 from go_scheduler.stores.postgresql.executing import PostgreSQLDialect, array
 from go_scheduler.stores.postgresql.store import PostgreSQLStore
@@ -27,12 +27,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
     from uuid import UUID
 
-    from sqlalchemy import ColumnElement, Connection, Select, Table
     from sqlalchemy.engine import URL
 
-    from go_scheduler.clock import Clock
     from go_scheduler.models import TaskInstance
-    from go_scheduler.stores.hints import Hints
     from go_scheduler.stores.messages import Claimant, Fired, Firing
     from go_scheduler.stores.sql.tables import Read
 

@@ -7,7 +7,7 @@ has ended. The others are parked.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import cycle
@@ -30,15 +30,12 @@ from go_scheduler.models import (
 )
 from go_scheduler.models.values import changed
 from go_scheduler.policies import Overlap
-from go_scheduler.triggers.base import is_own, next_fire_time_of, utc
+from go_scheduler.triggers.base import Trigger, is_own, next_fire_time_of, utc
 from go_scheduler.triggers.simple import OnDemandTrigger
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
-
     from go_scheduler.models import TaskInstance
     from go_scheduler.stores.messages import Addition, RunOutcome, Tombstone
-    from go_scheduler.triggers.base import Trigger
 
 MOST_BUFFERED = 1000
 """Of one definition so many instances wait by ``Overlap.BUFFER_ALL``."""

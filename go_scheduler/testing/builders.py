@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from typing import (
     TYPE_CHECKING,
@@ -40,17 +40,15 @@ from go_scheduler.stores.messages import (
     Retention,
     RunOutcome,
 )
-from go_scheduler.testing.clock import START, settle
+from go_scheduler.testing.clock import START, ManualClock, settle
 from go_scheduler.triggers.simple import DelayTrigger, IntervalTrigger, OnDemandTrigger
 from go_scheduler.triggers.times import LAST_INSTANT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-    from datetime import datetime
 
     from go_scheduler.stores.base import Store
     from go_scheduler.stores.messages import Answer, Own, Put
-    from go_scheduler.testing.clock import ManualClock
     from go_scheduler.triggers.base import Trigger
 
 _P = ParamSpec("_P")

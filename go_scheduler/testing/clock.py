@@ -10,7 +10,7 @@ from functools import singledispatch
 from operator import itemgetter
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
-from go_scheduler.clock import ZERO
+from go_scheduler.clock import ZERO, Driven
 from go_scheduler.errors import ConfigurationError, SchedulerStateError
 from go_scheduler.formatting import shown
 from go_scheduler.triggers.base import utc
@@ -18,7 +18,6 @@ from go_scheduler.triggers.base import utc
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from go_scheduler.clock import Driven
     from go_scheduler.stores.base import Store
 
 

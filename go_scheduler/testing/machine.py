@@ -64,7 +64,7 @@ from go_scheduler.stores.messages import (
 from go_scheduler.stores.rules import LOCK, Declaration, Removed
 from go_scheduler.testing.builders import all_pages, counts_by_state, revision_of
 from go_scheduler.testing.clock import START, ManualClock, settle
-from go_scheduler.triggers.base import dump_trigger
+from go_scheduler.triggers.base import Trigger, dump_trigger
 from go_scheduler.triggers.simple import DelayTrigger, IntervalTrigger, OnDemandTrigger
 from go_scheduler.triggers.times import LAST_INSTANT
 
@@ -73,7 +73,6 @@ if TYPE_CHECKING:
 
     from go_scheduler.stores.base import Store
     from go_scheduler.stores.messages import Put
-    from go_scheduler.triggers.base import Trigger
 
 SECOND = timedelta(seconds=1)
 STEP = 10 * SECOND

@@ -12,13 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from go_scheduler.triggers.base import WRITE_BOTH, dump_trigger, load_trigger
+from go_scheduler.triggers.base import WRITE_BOTH, Trigger, dump_trigger, load_trigger
 from go_scheduler.triggers.previews import ask
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from go_scheduler.triggers.base import Trigger
 
 NOW = datetime(2024, 2, 28, 23, 59, 30, tzinfo=UTC)
 """When the suite schedules the trigger it tests."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cache
@@ -33,8 +33,6 @@ from go_scheduler.json import JSON, FrozenObject, freeze
 from go_scheduler.triggers.times import FIRST_INSTANT, MICROSECOND
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from go_scheduler.triggers.fire_time_sets import FireTimes
 
 T = TypeVar("T")

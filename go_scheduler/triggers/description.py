@@ -6,10 +6,10 @@ use. All others are described part by part.
 
 from __future__ import annotations
 
-from datetime import datetime, time, timedelta
+from datetime import date, datetime, time, timedelta, tzinfo
 from itertools import pairwise, product
 from math import prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from go_scheduler.triggers.local_time import local_time
 from go_scheduler.triggers.times import DAY, MONTH_LENGTHS
@@ -29,8 +29,6 @@ from go_scheduler.triggers.words import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
-    from datetime import date, tzinfo
-    from typing import Any
 
     from go_scheduler.triggers.cron import CronExpression
     from go_scheduler.triggers.recurrence_rules import (

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from calendar import isleap
-from datetime import MAXYEAR, UTC, date, datetime, timedelta
+from datetime import MAXYEAR, UTC, date, datetime, timedelta, tzinfo
 from functools import lru_cache
 from itertools import pairwise
 from math import gcd
@@ -66,7 +66,6 @@ if TYPE_CHECKING:
         Mapping,
         Sequence,
     )
-    from datetime import tzinfo
 
     from go_scheduler.triggers.local_time import WallClock
 

@@ -12,7 +12,7 @@ from abc import abstractmethod
 from bisect import bisect
 from calendar import isleap
 from dataclasses import dataclass
-from datetime import MAXYEAR, UTC, date, datetime, timedelta
+from datetime import MAXYEAR, UTC, date, datetime, timedelta, tzinfo
 from functools import lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
@@ -32,7 +32,6 @@ from go_scheduler.triggers.words import clock_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
-    from datetime import tzinfo
 
     from go_scheduler.json import JSON
 

@@ -12,7 +12,7 @@ from go_scheduler.errors import InvalidTriggerError
 from go_scheduler.formatting import shown
 from go_scheduler.triggers.base import Progression, checked_instant, utc
 from go_scheduler.triggers.description import describe_recurrence, rule_warnings
-from go_scheduler.triggers.fire_time_sets import at_one_microsecond
+from go_scheduler.triggers.fire_time_sets import FireTimes, at_one_microsecond
 from go_scheduler.triggers.local_time import (
     WallClockTrigger,
     check_wall_clock,
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from zoneinfo import ZoneInfo
 
-    from go_scheduler.triggers.fire_time_sets import FireTimes
     from go_scheduler.triggers.local_time import Search, WallClock
     from go_scheduler.triggers.recurrence_rules import Recurrence, RecurrenceRule
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, bisect_right
 from calendar import isleap
-from datetime import MAXYEAR, UTC, date, datetime, time, timedelta
+from datetime import MAXYEAR, UTC, date, datetime, time, timedelta, tzinfo
 from functools import lru_cache
 from itertools import compress
 from math import gcd
@@ -21,7 +21,7 @@ from go_scheduler.triggers.local_time import (
     next_instant,
     period_at,
 )
-from go_scheduler.triggers.recurrence_rules import RecurrenceRule
+from go_scheduler.triggers.recurrence_rules import Recurrence, RecurrenceRule
 from go_scheduler.triggers.times import (
     DAY,
     FIRST_INSTANT,
@@ -43,9 +43,6 @@ if TYPE_CHECKING:
         Mapping,
         Sequence,
     )
-    from datetime import tzinfo
-
-    from go_scheduler.triggers.recurrence_rules import Recurrence
 
 
 _DAY = timedelta(days=1)

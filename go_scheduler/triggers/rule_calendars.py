@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from functools import lru_cache
@@ -29,7 +29,6 @@ from go_scheduler.triggers.recurrence_times import LocalTimes, in_utc
 from go_scheduler.triggers.times import FIRST_LOCAL_TIME, LAST_LOCAL_TIME, MICROSECOND
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from zoneinfo import ZoneInfo
 
     from icalendar import Event

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, Self
 
 from go_scheduler.argument_hints import write_instead
 from go_scheduler.checks import check_type
-from go_scheduler.json import NOTHING, FrozenObject
+from go_scheduler.json import JSON, NOTHING, FrozenObject
 from go_scheduler.triggers.base import Progression, Trigger, checked_instant, utc
 from go_scheduler.triggers.times import (
     MICROSECOND,
@@ -21,7 +21,6 @@ from go_scheduler.triggers.words import NEVER_FROM_NOW_ON, every, length, moment
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from go_scheduler.json import JSON
     from go_scheduler.triggers.fire_time_sets import FireTimes
 
 

@@ -1,7 +1,7 @@
 """The commands that put something in: `add`, `preview`, `import`, `export`, `types`."""
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -57,8 +57,6 @@ from go_scheduler.triggers import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from go_scheduler.http.jobs import TypeAnswer
     from go_scheduler.http.remote import Remote
     from go_scheduler.http.staggering import Spread
@@ -586,7 +584,7 @@ def _server(where: Where, *, migrates: bool = False) -> "Iterator[Remote]":
 
 def _sent(value: object) -> Any:
     """A value of a policy in a request."""
-    from go_scheduler.http.bodies.definitions import RetryBody
+    from go_scheduler.http.bodies import RetryBody
 
     if isinstance(value, RetryPolicy):
         return RetryBody.of(value).model_dump(mode="json")

@@ -1,6 +1,6 @@
 """The commands `simulate`, `plan`, `doctor`, `audit` and `migrate`."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass
 from datetime import timedelta
@@ -49,7 +49,6 @@ from go_scheduler.models import DefinitionState, TaskDefinition
 from go_scheduler.stores.findings import Severity
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from uuid import UUID
 
     from go_scheduler.audit import AuditedDefinition, AuditedTime

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from go_scheduler.events import ExecutorFailed, ExecutorRecovered
 from go_scheduler.events.event_bus import LOG_ALONE, Events
@@ -15,7 +15,6 @@ from go_scheduler.running.calling.workers import Places
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any
 
     from go_scheduler.clock import Clock
     from go_scheduler.running.held import HeldRun

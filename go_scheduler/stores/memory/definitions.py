@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from go_scheduler.models import Outcome, Skipped
+from go_scheduler.models import Outcome, Skipped, TaskDefinition
 from go_scheduler.models.values import changed
 from go_scheduler.stores import rules
 from go_scheduler.stores.base import DefinitionStore
-from go_scheduler.stores.memory.tables import StoredDefinition, StoredInstance
-from go_scheduler.stores.messages import Fired, Put
+from go_scheduler.stores.memory.tables import StoredDefinition, StoredInstance, Tables
+from go_scheduler.stores.messages import Claimant, Fired, Firing, Own, Put, Tombstone
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence, Set
@@ -18,9 +18,6 @@ if TYPE_CHECKING:
     from datetime import timedelta
     from uuid import UUID
 
-    from go_scheduler.models import TaskDefinition
-    from go_scheduler.stores.memory.tables import Tables
-    from go_scheduler.stores.messages import Claimant, Firing, Own, Tombstone
     from go_scheduler.stores.rules import Declaration
 
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from heapq import nlargest, nsmallest
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
 
-from go_scheduler.clock import SystemClock
+from go_scheduler.clock import Clock, SystemClock
 from go_scheduler.models import (
     QueueStats,
     State,
@@ -47,10 +47,6 @@ from go_scheduler.stores.messages import NodeContact, Tombstone
 from go_scheduler.stores.rules import SetVersion, note_forgotten, overlap_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator
-    from datetime import timedelta
-
-    from go_scheduler.clock import Clock
     from go_scheduler.models import Counted
     from go_scheduler.stores.messages import Announcement, Position, Retention
 

@@ -7,7 +7,7 @@ row.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
@@ -31,7 +31,7 @@ from go_scheduler.models import (
 )
 from go_scheduler.models.values import changed, trusted
 from go_scheduler.policies import Overlap
-from go_scheduler.stores.messages import Tombstone
+from go_scheduler.stores.messages import Claim, Claimant, NodeContact, Tombstone
 from go_scheduler.stores.rules import (
     Turns,
     next_revision,
@@ -41,10 +41,7 @@ from go_scheduler.stores.rules import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Sequence
-
     from go_scheduler.models import QueueStats
-    from go_scheduler.stores.messages import Claim, Claimant, NodeContact
     from go_scheduler.stores.rules import SetVersion
 
 

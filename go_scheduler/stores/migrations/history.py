@@ -13,18 +13,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import uuid4
 
-from sqlalchemy import text
+from sqlalchemy import Connection, TextClause, text
 
 from go_scheduler.errors import ConfigurationError, StoreError
 from go_scheduler.formatting import shown
-from go_scheduler.stores.sql.database import Lane
+from go_scheduler.stores.sql.database import Database, Lane
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
-
-    from sqlalchemy import Connection, TextClause
-
-    from go_scheduler.stores.sql.database import Database
 
 
 _CREATE = """

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import MetaData, Table, text
+from sqlalchemy import Column, MetaData, Table, text
 from sqlalchemy.schema import CreateColumn
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from alembic.operations import Operations
-    from sqlalchemy import Column
 
 
 def add_column(op: Operations, table: str, column: Column[Any]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from difflib import get_close_matches
 from enum import Enum
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 import psycopg
 from psycopg.crdb import CrdbConnection
 from psycopg.types.string import TextLoader
-from sqlalchemy import create_engine, event, exc
+from sqlalchemy import Connection, Engine, create_engine, event, exc
 
 from go_scheduler.checks import check_type
 from go_scheduler.errors import ConfigurationError
@@ -19,10 +19,7 @@ from go_scheduler.formatting import shown
 from go_scheduler.stores.sql.database import FOR_USERS, Fault, Lane, read_server_url
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, MutableMapping, Sequence
-
     from psycopg.abc import PQGen
-    from sqlalchemy import Connection, Engine
     from sqlalchemy.engine import URL, ExceptionContext
 
     from go_scheduler.stores.sql.tables import Read

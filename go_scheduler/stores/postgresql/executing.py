@@ -22,15 +22,16 @@ from sqlalchemy import (
     text,
 )
 from sqlalchemy.dialects import postgresql
+from sqlalchemy.dialects.postgresql import Insert as PostgreSQLInsert
 from sqlalchemy.dialects.postgresql import psycopg
 from sqlalchemy.exc import IntegrityError
 
-from go_scheduler.clock import ZERO, SystemClock
+from go_scheduler.clock import ZERO, Clock, SystemClock
 from go_scheduler.errors import StoreError
 from go_scheduler.stores.hints import SOON, SOON_AFTER_ALL, News
 from go_scheduler.stores.postgresql.driver import PLANS_FOR_ANY, met_a_lock
-from go_scheduler.stores.sql.database import Overtaken, Sweep
-from go_scheduler.stores.sql.rows import from_server_time, to_microseconds
+from go_scheduler.stores.sql.database import Database, Lane, Overtaken, Sweep
+from go_scheduler.stores.sql.rows import Columns, from_server_time, to_microseconds
 from go_scheduler.stores.sql.statement import HIGHEST, Statements, Written, with_batches
 from go_scheduler.stores.sql.tables import Dialect, contents
 
@@ -46,13 +47,9 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from sqlalchemy import ColumnElement, Connection, Table
-    from sqlalchemy.dialects.postgresql import Insert as PostgreSQLInsert
     from sqlalchemy.sql.selectable import TextualSelect
 
-    from go_scheduler.clock import Clock
     from go_scheduler.json import JSON
-    from go_scheduler.stores.sql.database import Database, Lane
-    from go_scheduler.stores.sql.rows import Columns
     from go_scheduler.stores.sql.statement import Batch, Statement, Terms, Write
 
 

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, TypeAlias
 import psycopg
 
 from go_scheduler.checks import check_type
-from go_scheduler.clock import StoreClock, SystemClock
+from go_scheduler.clock import Clock, StoreClock, SystemClock
 from go_scheduler.errors import StoreError, StoreUnavailableError
-from go_scheduler.stores.findings import answers
-from go_scheduler.stores.hints import HeardHints, News
+from go_scheduler.stores.findings import Finding, answers
+from go_scheduler.stores.hints import HeardHints, Hints, News
 from go_scheduler.stores.postgresql.driver import (
     EngineKind,
     fault_of,
@@ -28,7 +28,7 @@ from go_scheduler.stores.postgresql.executing import (
     ServerStatements,
 )
 from go_scheduler.stores.sql.database import Database, Lane, Result, Spare, connect_as
-from go_scheduler.stores.sql.questions import QUESTIONS
+from go_scheduler.stores.sql.questions import QUESTIONS, Question
 from go_scheduler.stores.sql.schema import Schema
 from go_scheduler.stores.sql.store import SQLStore
 
@@ -39,10 +39,6 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
     from sqlalchemy.engine import URL
 
-    from go_scheduler.clock import Clock
-    from go_scheduler.stores.findings import Finding
-    from go_scheduler.stores.hints import Hints
-    from go_scheduler.stores.sql.questions import Question
 
 _SHOWN = ("host", "port")
 _LONGEST_ANSWER = "SET LOCAL statement_timeout = '5s'"

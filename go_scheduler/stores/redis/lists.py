@@ -7,7 +7,7 @@ time without a definition, say, or by due time with a state other than pending.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -39,7 +39,6 @@ from go_scheduler.stores.redis.rows import (
 from go_scheduler.stores.rules import LOCK
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Sequence
     from uuid import UUID
 
     from go_scheduler.clock import Clock

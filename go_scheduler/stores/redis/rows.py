@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from itertools import islice
@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
 
 from go_scheduler.errors import GoSchedulerError
-from go_scheduler.json import read_frozen, read_object, to_text
+from go_scheduler.json import JSON, read_frozen, read_object, to_text
 from go_scheduler.models import (
     Histogram,
     Pause,
@@ -53,9 +53,6 @@ from go_scheduler.stores.sql.rows import (
 from go_scheduler.triggers.base import UnknownTrigger, load_trigger
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
-    from go_scheduler.json import JSON
     from go_scheduler.models import Silence
     from go_scheduler.stores.filters import DefinitionFilter
 

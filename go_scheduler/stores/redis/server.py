@@ -12,7 +12,7 @@ from functools import cache
 from importlib.resources import files
 from selectors import EVENT_READ, DefaultSelector
 from threading import Lock
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from urllib.parse import quote, unquote, urlsplit
 
 import redis
@@ -36,7 +36,6 @@ from go_scheduler.stores.redis.rows import present, write_arguments
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
-    from typing import TypeAlias
 
     from go_scheduler.stores.findings import Finding
 

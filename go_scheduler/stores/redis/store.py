@@ -7,7 +7,7 @@ what was read, and the script that writes it does nothing if that has changed.
 from __future__ import annotations
 
 import json
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID, uuid4
 
@@ -21,8 +21,8 @@ from go_scheduler.models import RUNS_KEPT, Cancelled
 from go_scheduler.policies import Overlap
 from go_scheduler.stores import rules
 from go_scheduler.stores.base import CONTACTS_KEPT, STATS_KEPT, Store
-from go_scheduler.stores.findings import answers
-from go_scheduler.stores.hints import SOON
+from go_scheduler.stores.findings import Finding, answers
+from go_scheduler.stores.hints import SOON, Hints
 from go_scheduler.stores.messages import Answer, Fired, Put, Reviewed
 from go_scheduler.stores.redis.lists import AHEAD, DUE, RedisReads, parts
 from go_scheduler.stores.redis.rows import (
@@ -54,12 +54,9 @@ from go_scheduler.stores.sql.rows import NO_ID, write_overrides
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence, Set
-    from datetime import datetime
 
     from go_scheduler.clock import Clock
     from go_scheduler.models import QueueStats, Skipped, TaskDefinition, TaskInstance
-    from go_scheduler.stores.findings import Finding
-    from go_scheduler.stores.hints import Hints
     from go_scheduler.stores.messages import (
         Addition,
         Announcement,

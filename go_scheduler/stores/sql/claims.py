@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from go_scheduler.checks import PRIORITIES
 from go_scheduler.clock import ZERO
 from go_scheduler.errors import StoreError, StoreUnavailableError
-from go_scheduler.stores.messages import MANY, ReadLater
+from go_scheduler.stores.messages import MANY, Claimant, Own, ReadLater
 from go_scheduler.stores.rules import with_silences
-from go_scheduler.stores.sql.database import Lane
+from go_scheduler.stores.sql.database import Lane, Sweep
 from go_scheduler.stores.sql.reader import earliest_first, readable_claims
 from go_scheduler.stores.sql.rows import NO_ID, silences_of
 from go_scheduler.stores.sql.runs import NOT_ELSEWHERE, lease_of, start_terms
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from go_scheduler.models import TaskInstance
-    from go_scheduler.stores.messages import Claimant, Own
-    from go_scheduler.stores.sql.database import Sweep
     from go_scheduler.stores.sql.statement import Terms
 
 Place: TypeAlias = "tuple[str, int, int]"

@@ -7,7 +7,7 @@ import math
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import select
+from sqlalchemy import Connection, select
 
 from go_scheduler.checks import LONGEST
 from go_scheduler.models import Histogram, QueueStats
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime, timedelta
     from uuid import UUID
-
-    from sqlalchemy import Connection
 
     from go_scheduler.stores.messages import Announcement, NodeContact, Retention
 

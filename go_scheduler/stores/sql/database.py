@@ -28,7 +28,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 from urllib.parse import unquote
 
-from sqlalchemy import URL, event, exc, make_url
+from sqlalchemy import URL, Connection, Engine, QueuePool, event, exc, make_url
 
 from go_scheduler.checks import LONGEST, PRIORITIES
 from go_scheduler.clock import ZERO
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
 
     import psycopg
-    from sqlalchemy import Connection, Engine, QueuePool
     from sqlalchemy.pool import ConnectionPoolEntry
 
     from go_scheduler.models import TaskDefinition

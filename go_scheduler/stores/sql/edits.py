@@ -13,10 +13,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid4
 
-from sqlalchemy import delete, insert, select, update
+from sqlalchemy import Connection, Row, Select, delete, insert, select, update
 
 from go_scheduler.errors import GoSchedulerError
-from go_scheduler.models import Outcome
+from go_scheduler.models import Outcome, Skipped, TaskDefinition
 from go_scheduler.policies import Overlap
 from go_scheduler.stores import rules
 from go_scheduler.stores.messages import Tombstone
@@ -39,9 +39,6 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence, Set
     from datetime import datetime
 
-    from sqlalchemy import Connection, Row, Select
-
-    from go_scheduler.models import Skipped, TaskDefinition
     from go_scheduler.stores.sql.statement import Batch, Execute, Statements
     from go_scheduler.stores.sql.tables import Dialect
 

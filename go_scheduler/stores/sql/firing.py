@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from go_scheduler.clock import ZERO
 from go_scheduler.models.values import new_ids
-from go_scheduler.stores.messages import Fired
+from go_scheduler.stores.messages import Claimant, Fired, Firing, Own
 from go_scheduler.stores.rules import LOCK, fired
 from go_scheduler.stores.sql.database import LATE_AFTER, Lane
 from go_scheduler.stores.sql.rows import (
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from go_scheduler.models import TaskDefinition, TaskInstance
-    from go_scheduler.stores.messages import Claimant, Firing, Own
 
 # A definition that is due and not fired for longer than this is left to deeper looks:
 # every look would walk over all that has been fired since.

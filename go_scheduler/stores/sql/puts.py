@@ -9,23 +9,23 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from contextvars import copy_context
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID, uuid4
 
-from sqlalchemy import func, or_, select
+from sqlalchemy import Connection, func, or_, select
 
 from go_scheduler.models.values import changed, new_ids
 from go_scheduler.stores import rules
-from go_scheduler.stores.messages import Put
+from go_scheduler.stores.messages import Claimant, Firing, Put, Tombstone
 from go_scheduler.stores.sql.database import LATE_AFTER, Lane, Overtaken
 from go_scheduler.stores.sql.edits import Edit, SQLEdits
-from go_scheduler.stores.sql.rows import write_contents
+from go_scheduler.stores.sql.rows import ContentsRow, write_contents
 from go_scheduler.stores.sql.runs import lease_of, start_terms, started_at_once
-from go_scheduler.stores.sql.statement import Statement
-from go_scheduler.stores.sql.tables import definitions, sets
+from go_scheduler.stores.sql.statement import Batch, Statement
+from go_scheduler.stores.sql.tables import Dialect, definitions, sets
 
 if TYPE_CHECKING:
     from collections.abc import (
@@ -36,16 +36,9 @@ if TYPE_CHECKING:
         Mapping,
         Sequence,
     )
-    from datetime import datetime
-
-    from sqlalchemy import Connection
 
     from go_scheduler.models import TaskDefinition
-    from go_scheduler.stores.messages import Claimant, Firing, Tombstone
     from go_scheduler.stores.rules import Declaration
-    from go_scheduler.stores.sql.rows import ContentsRow
-    from go_scheduler.stores.sql.statement import Batch
-    from go_scheduler.stores.sql.tables import Dialect
 
 LARGE_BATCH = 500
 """A put of more definitions may be seen late."""

@@ -6,7 +6,7 @@ import re
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from sqlalchemy import UniqueConstraint, text
+from sqlalchemy import Connection, Dialect, Row, UniqueConstraint, text
 from sqlalchemy.schema import CreateIndex
 
 from go_scheduler.errors import StoreError
@@ -31,8 +31,6 @@ from go_scheduler.stores.sql.tables import indexes, is_on, metadata
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
-
-    from sqlalchemy import Connection, Dialect, Row
 
     from go_scheduler.stores.findings import Finding
 

@@ -9,7 +9,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
-from sqlalchemy import select
+from sqlalchemy import Row, Select, Table, select
 
 from go_scheduler.stores.sql.rows import (
     CLAIMED_COLUMNS,
@@ -24,17 +24,14 @@ from go_scheduler.stores.sql.rows import (
     read_instance,
     without_key,
 )
-from go_scheduler.stores.sql.tables import contents, definitions
+from go_scheduler.stores.sql.tables import Dialect, contents, definitions
 from go_scheduler.triggers.base import UnknownTrigger, is_own
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from sqlalchemy import Row, Select, Table
-
     from go_scheduler.models import TaskDefinition, TaskInstance
     from go_scheduler.stores.sql.database import Database, Lane
-    from go_scheduler.stores.sql.tables import Dialect
 
 _MOST_BYTES = 32 * 1024 * 1024
 _BYTES_OF_AN_ENTRY = 1024

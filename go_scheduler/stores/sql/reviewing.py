@@ -17,7 +17,7 @@ from go_scheduler.stores.messages import Reviewed
 from go_scheduler.stores.sql.database import Lane
 from go_scheduler.stores.sql.edits import batch_of, free_slots
 from go_scheduler.stores.sql.runs import NOT_ELSEWHERE
-from go_scheduler.stores.sql.statement import SQLPart, Statement, own_or
+from go_scheduler.stores.sql.statement import Execute, SQLPart, Statement, own_or
 from go_scheduler.stores.sql.tables import instances
 
 if TYPE_CHECKING:
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection, Select
 
     from go_scheduler.models import TaskInstance
-    from go_scheduler.stores.sql.statement import Execute
 
 _ANY_PARKED = Statement(
     "SELECT id FROM task_instances WHERE parked AND NOT frozen LIMIT 1"

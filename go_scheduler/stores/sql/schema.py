@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
-from sqlalchemy import exc, text
+from sqlalchemy import Connection, Table, exc, text
 
 from go_scheduler.clock import SystemClock
 from go_scheduler.errors import ConfigurationError, StoreError, StoreUnavailableError
@@ -30,15 +30,12 @@ from go_scheduler.stores.migrations.history import (
     write_revision,
     write_revision_sql,
 )
-from go_scheduler.stores.sql.database import Lane, Overtaken
+from go_scheduler.stores.sql.database import Database, Lane, Overtaken
 from go_scheduler.stores.sql.tables import metadata
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from sqlalchemy import Connection, Table
-
-    from go_scheduler.stores.sql.database import Database
 
 log = logging.getLogger(__name__)
 

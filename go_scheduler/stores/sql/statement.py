@@ -24,18 +24,18 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
 from textwrap import fill
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias
 
-from sqlalchemy import column
+from sqlalchemy import ColumnElement, Connection, column
 
 from go_scheduler.stores.rules import LOCK
-from go_scheduler.stores.sql.database import Lane
+from go_scheduler.stores.sql.database import Classes, Database, Lane, Result, Sweep
 from go_scheduler.stores.sql.rows import (
     CLAIMED_COLUMNS,
     DEFINITION_COLUMNS,
@@ -46,14 +46,10 @@ from go_scheduler.stores.sql.rows import (
 from go_scheduler.stores.sql.tables import contents, definitions, instances, nodes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Set
-    from typing import Self
     from uuid import UUID
 
-    from sqlalchemy import ColumnElement, Connection
     from sqlalchemy.engine import Dialect as Driver
 
-    from go_scheduler.stores.sql.database import Classes, Database, Result, Sweep
     from go_scheduler.stores.sql.reader import Reader
     from go_scheduler.stores.sql.tables import Dialect
 

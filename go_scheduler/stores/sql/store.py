@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 from sqlalchemy import Connection, event
-from sqlalchemy.orm import Session, scoped_session
+from sqlalchemy.orm import Session, SessionTransaction, scoped_session
 
-from go_scheduler.clock import SystemClock
+from go_scheduler.clock import Clock, SystemClock
 from go_scheduler.errors import ConfigurationError, StoreError
-from go_scheduler.stores.base import TransactionalStore
+from go_scheduler.stores.base import JoinedStore, TransactionalStore
 from go_scheduler.stores.sql.claims import SQLClaims
 from go_scheduler.stores.sql.cleanup import SHARDS, SQLCleanup, SQLNodes
 from go_scheduler.stores.sql.database import Classes, Database, Lane, Result
@@ -27,23 +27,18 @@ from go_scheduler.stores.sql.puts import SQLPuts
 from go_scheduler.stores.sql.reader import Reader
 from go_scheduler.stores.sql.reviewing import SQLReviewing
 from go_scheduler.stores.sql.runs import SQLRuns
-from go_scheduler.stores.sql.tables import definitions
+from go_scheduler.stores.sql.tables import Dialect, definitions
 from go_scheduler.stores.sql.views import BOTH, SQLReads
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from datetime import datetime, timedelta
 
-    from sqlalchemy.orm import SessionTransaction
-
-    from go_scheduler.clock import Clock
-    from go_scheduler.stores.base import JoinedStore
     from go_scheduler.stores.messages import (
         RunOutcome,
     )
     from go_scheduler.stores.sql.schema import Schema
     from go_scheduler.stores.sql.statement import Statements
-    from go_scheduler.stores.sql.tables import Dialect
 
 
 class SQLStore(

@@ -39,6 +39,7 @@ from sqlalchemy import (
     union_all,
 )
 from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy.dialects.postgresql import Insert as PostgreSQLInsert
 
 from go_scheduler.stores.hints import SOON, SOON_AFTER_ALL
 from go_scheduler.stores.sql.rows import (
@@ -63,7 +64,6 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from sqlalchemy import ColumnElement, Connection, Select, Subquery
-    from sqlalchemy.dialects.postgresql import Insert as PostgreSQLInsert
     from sqlalchemy.dialects.sqlite import Insert as SQLiteInsert
 
     from go_scheduler.json import JSON

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache, partial
 from itertools import count
@@ -24,8 +24,8 @@ from sqlalchemy.dialects import sqlite
 from go_scheduler.checks import LONGEST
 from go_scheduler.clock import SystemClock
 from go_scheduler.errors import StoreError
-from go_scheduler.stores.sql.database import Lane, Sweep
-from go_scheduler.stores.sql.rows import to_microseconds, to_sqlite_time
+from go_scheduler.stores.sql.database import Database, Lane, Sweep
+from go_scheduler.stores.sql.rows import Columns, to_microseconds, to_sqlite_time
 from go_scheduler.stores.sql.statement import (
     ANSWER,
     HIGHEST,
@@ -40,12 +40,8 @@ from go_scheduler.stores.sql.statement import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     from sqlalchemy import Connection
 
-    from go_scheduler.stores.sql.database import Database
-    from go_scheduler.stores.sql.rows import Columns
     from go_scheduler.stores.sql.statement import Batch, Statement, Terms, Write
     from go_scheduler.stores.sql.tables import Dialect
 

@@ -8,7 +8,7 @@ import sqlite3
 import threading
 from collections import deque
 from contextlib import contextmanager
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import lru_cache
 from operator import methodcaller
 from pathlib import Path
@@ -29,14 +29,14 @@ from sqlalchemy import (
 from sqlalchemy.dialects import sqlite
 
 from go_scheduler.checks import check_type
-from go_scheduler.clock import ZERO, SystemClock
+from go_scheduler.clock import ZERO, Clock, SystemClock
 from go_scheduler.errors import ConfigurationError, StoreError, StoreUnavailableError
 from go_scheduler.formatting import shown
 from go_scheduler.json import JSON, contains
-from go_scheduler.stores.findings import answers
-from go_scheduler.stores.hints import Polls
+from go_scheduler.stores.findings import Finding, answers
+from go_scheduler.stores.hints import Hints, Polls
 from go_scheduler.stores.sql.database import Database, Fault, Lane, Overtaken, read_url
-from go_scheduler.stores.sql.questions import QUESTIONS
+from go_scheduler.stores.sql.questions import QUESTIONS, Question
 from go_scheduler.stores.sql.schema import Schema
 from go_scheduler.stores.sql.store import SQLStore
 from go_scheduler.stores.sql.tables import Dialect, contents
@@ -50,17 +50,12 @@ if TYPE_CHECKING:
         Mapping,
         Sequence,
     )
-    from datetime import datetime
 
     from sqlalchemy import ColumnElement, Connection, Engine, Table
     from sqlalchemy.dialects.sqlite import Insert as SQLiteInsert
     from sqlalchemy.engine import URL
 
-    from go_scheduler.clock import Clock
     from go_scheduler.models import TaskDefinition
-    from go_scheduler.stores.findings import Finding
-    from go_scheduler.stores.hints import Hints
-    from go_scheduler.stores.sql.questions import Question
 
 _BUSY_TIMEOUT = timedelta(seconds=5)
 # A look costs some microseconds, and no lock of the file.

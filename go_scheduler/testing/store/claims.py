@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,7 @@ import pytest
 
 from go_scheduler.clock import ZERO
 from go_scheduler.errors import ConflictError
-from go_scheduler.models import Outcome, State
+from go_scheduler.models import Outcome, State, TaskDefinition, TaskInstance
 from go_scheduler.policies import Overlap
 from go_scheduler.stores.messages import Addition, Release
 from go_scheduler.testing.builders import (
@@ -48,10 +48,7 @@ from go_scheduler.triggers.simple import ExecuteOnceTrigger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
-    from datetime import datetime
     from uuid import UUID
-
-    from go_scheduler.models import TaskDefinition, TaskInstance
 
 
 def begun(given: TaskInstance, at: datetime, *, node: UUID = NODE) -> TaskInstance:

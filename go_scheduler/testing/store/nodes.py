@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING
 from uuid import UUID
@@ -51,7 +51,6 @@ from go_scheduler.triggers.simple import ExecuteOnceTrigger, IntervalTrigger
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
-    from datetime import datetime
 
     from go_scheduler.models import TaskInstance
     from go_scheduler.triggers.base import Trigger

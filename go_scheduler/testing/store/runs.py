@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -11,7 +11,7 @@ from uuid import uuid4
 import pytest
 
 from go_scheduler.clock import ZERO
-from go_scheduler.json import read_frozen, to_text
+from go_scheduler.json import JSON, read_frozen, to_text
 from go_scheduler.models import (
     RESULT_LIMIT,
     RUNS_KEPT,
@@ -63,9 +63,7 @@ from go_scheduler.triggers.simple import DelayTrigger
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from datetime import datetime
 
-    from go_scheduler.json import JSON
     from go_scheduler.models import TaskDefinition, TaskInstance
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from go_scheduler.errors import TaskInstanceNotFoundError
-from go_scheduler.models import Cancelled, Outcome, State
+from go_scheduler.models import Cancelled, Outcome, State, TaskDefinition, TaskInstance
 from go_scheduler.policies import Overlap
 from go_scheduler.stores.messages import Reviewed
 from go_scheduler.stores.rules import MOST_BUFFERED, slot_of
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from datetime import timedelta
     from uuid import UUID
 
-    from go_scheduler.models import TaskDefinition, TaskInstance
 
 ALL = 10_000
 NOTHING = Reviewed(unparked=[], skipped=[], replaced=[])

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from go_scheduler.argument_hints import write_instead
 from go_scheduler.errors import ConfigurationError, InvalidTriggerError
 from go_scheduler.formatting import shown
-from go_scheduler.triggers.base import utc
+from go_scheduler.triggers.base import Trigger, utc
 from go_scheduler.triggers.cron import CronTrigger
 from go_scheduler.triggers.local_time import zone_key
 from go_scheduler.triggers.phrases.building import Present
@@ -16,8 +16,6 @@ from go_scheduler.triggers.phrases.words import LONGEST, PhraseError
 if TYPE_CHECKING:
     from datetime import datetime
     from zoneinfo import ZoneInfo
-
-    from go_scheduler.triggers.base import Trigger
 
 
 @write_instead('parse_phrase("every weekday at 9:30", "Europe/Berlin")')

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 from datetime import date, datetime, time
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from go_scheduler.triggers.base import RefusedError
 from go_scheduler.triggers.words import MONTHS, WEEKDAYS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
-    from typing import Any
 
 # The terminals of the grammar whose words have no value.
 _PLAIN = {
