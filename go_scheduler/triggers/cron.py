@@ -16,7 +16,7 @@ from go_scheduler.formatting import shown
 from go_scheduler.triggers import fire_time_sets as sets
 from go_scheduler.triggers.base import Progression, RefusedError
 from go_scheduler.triggers.description import cron_warnings, describe_cron
-from go_scheduler.triggers.local_time import Search, WallClockTrigger, check_wall_clock
+from go_scheduler.triggers.local_time import WallClockTrigger, check_wall_clock
 from go_scheduler.triggers.times import MONTH_LENGTHS, SECOND, days_in
 from go_scheduler.triggers.words import (
     MONTHS,
@@ -29,6 +29,8 @@ from go_scheduler.triggers.words import (
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from zoneinfo import ZoneInfo
+
+    from go_scheduler.triggers.local_time import Search
 
 
 class LastDay(NamedTuple):
