@@ -231,7 +231,7 @@ def test_a_line_without_end_takes_little_memory() -> None:
 def test_of_a_line_that_is_too_long_nothing_is_taken(
     client: Client, calling: Calls
 ) -> None:
-    """Nor if it begins with a byte order mark, and what is kept of it would be a job."""
+    """Nor if it begins with a byte order mark, and what is kept of it is a job."""
     http = calling(limits=Limits(body_bytes=100))
 
     async def parts() -> AsyncIterator[bytes]:
