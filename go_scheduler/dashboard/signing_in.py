@@ -122,7 +122,7 @@ class LoginMethods:
             cookie keeps meanwhile.
 
         Raises:
-            Problem: The issuer cannot be reached; 404, there is none.
+            Problem: The issuer cannot be reached, or is none.
         """
         kept = {name: secrets.token_urlsafe(32) for name in ("state", "nonce")}
         kept["verifier"] = secrets.token_urlsafe(64)
@@ -157,13 +157,18 @@ class LoginMethods:
 
         return await self._caller(await self._asked(exchange), kept["nonce"])
 
-    def _tokens(self) -> Tokens:
+    def tokens(self) -> Tokens:
+        """Checks the tokens of the issuer.
+
+        Raises:
+            Problem: 404, people do not sign in at one.
+        """
         if self._bearer.tokens is None or not self.has_issuer:
             raise Problem(404, "no-path", "Not Found", "people sign in by a key here")
         return self._bearer.tokens
 
     def _provider(self) -> LoginProvider:
-        tokens = self._tokens()
+        tokens = self.tokens()
         return LoginProvider.discover(
             tokens.issuer.issuer,
             client_id=self._client_id,
@@ -189,10 +194,10 @@ class LoginMethods:
         access, id_token = given.get("access_token"), given.get("id_token")
         if not isinstance(access, str) or not isinstance(id_token, str):
             raise refused("the issuer has not sent both an access and an ID token")
-        claims = await self._tokens().claims_of_id(id_token, self._client_id)
+        claims = await self.tokens().claims_of_id(id_token, self._client_id)
         if claims.get("nonce") != nonce:
             raise refused("the ID token is not for this sign-in")
-        caller = await self._tokens().caller_of(access)
+        caller = await self.tokens().caller_of(access)
         if claims["sub"] != caller.subject:
             raise refused("the tokens are of different people")
         return caller
@@ -293,6 +298,7 @@ async def by_key(visit: PageRequest, methods: LoginMethods) -> Response:
 async def begin(visit: PageRequest, methods: LoginMethods) -> Response:
     """Redirect to the issuer."""
     request, here = visit.request, visit.here
+    methods.tokens()
     methods.count(request)
     url, kept = await methods.begin(_back(visit))
     until = here.clock.now() + _TAKES
@@ -312,6 +318,7 @@ async def begin(visit: PageRequest, methods: LoginMethods) -> Response:
 async def end(visit: PageRequest, methods: LoginMethods) -> Response:
     """Sign in a browser that comes back from the issuer."""
     request, here = visit.request, visit.here
+    methods.tokens()
     methods.count(request)
     cookies = await here.sessions.cookies()
     name = _begun(visit.query.get("state", ""))

@@ -326,11 +326,15 @@ class Sender:
 
     async def _publish(self, some: Sequence[_Saying]) -> None:
         pause = 0.0
+        task = asyncio.current_task()
+        assert task is not None
         try:
             body = many_to_bytes([each.body for each in some])
             await asyncio.wrap_future(self._bus.publish_soon(self._topic, body))
-        # Only a third party's bus cancels.
+        # Only a third party's bus cancels, and a worker that has ended.
         except (BusUnavailableError, asyncio.CancelledError) as error:
+            if task.cancelling():
+                raise
             self._keep(some)
             pause = self._pauses.next()
             if not self._is_away:
@@ -351,8 +355,6 @@ class Sender:
                 _LOG.info("the bus is back, and statuses are sent again")
             for each in some:
                 each.then(True)
-        task = asyncio.current_task()
-        assert task is not None
         del self._under_way[task]
         self._send_in(pause)
 

@@ -194,6 +194,9 @@ class Adapter:
         if self._type is None:
             wanted = inspect.formatannotation(self._annotation)
             return f"{self._name} must be {wanted}, not {shown(value)}"
+        if not hasattr(error, "errors"):
+            # It is none of pydantic's: the number has too many digits.
+            return f"{self._name}: {error}"
         return "; ".join(
             f"{'.'.join(map(str, (self._name, *each['loc'])))}: {worded(each)}"
             for each in error.errors(include_url=False)

@@ -777,7 +777,9 @@ class Import:
         longest = self._here.limits.body_bytes + 1
         batch: list[Line] = []
         size = 0
-        async for data in lines_of(self._in_time(parts), longest + 1):
+        # What is kept of a longer line is too long without the mark, too.
+        most = longest + 1 + len(_MARK)
+        async for data in lines_of(self._in_time(parts), most):
             self._number += 1
             if self._number > self._last:
                 break

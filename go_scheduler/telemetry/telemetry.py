@@ -102,11 +102,15 @@ class Telemetry(Gathering):
             entered.enter_context(self._span(instance))
         except Exception as error:
             self._tell("a span could not be begun", error)
+        raised: Any = None, None, None
         try:
             yield
+        except BaseException:
+            raised = sys.exc_info()
+            raise
         finally:
             try:
-                entered.__exit__(*sys.exc_info())
+                entered.__exit__(*raised)
             except Exception as error:
                 self._tell("a span could not be ended", error)
 

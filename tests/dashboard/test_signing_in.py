@@ -435,7 +435,8 @@ def test_where_nobody_signs_in_there_is_no_page_for_it(oidc: Provider) -> None:
     with Calling(probing()) as browser:
         assert browser.get("/login").status_code == 404
     with known_to(with_keys()) as browser:
-        assert browser.get("/login/issuer").status_code == 404
+        for path in ("/login/issuer", "/login/callback?state=x&code=y"):
+            assert browser.get(path).status_code == 404
     with known_to(at_issuer(oidc, client_id=None)) as browser:
         assert "does not know this dashboard yet" in browser.get("/login").text
 

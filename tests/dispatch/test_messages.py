@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
+from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from go_scheduler import ConfigurationError
@@ -96,6 +97,15 @@ def made_schema() -> dict[str, Any]:
         ],
         "$defs": definitions,
     }
+
+
+def test_of_what_is_said_nothing_is_left_out() -> None:
+    class Sent(BaseModel):
+        to: str | None = None
+
+    status = Status(**OF, status=Said.SUCCEEDED, worker="one", at=NOW, result=Sent())
+    assert json.loads(status.to_bytes())["result"] == {"to": None}
+    assert "error" not in json.loads(status.to_bytes())
 
 
 def test_the_schema_is_that_of_the_messages() -> None:

@@ -157,6 +157,10 @@ class TestOtherTypes:
         with pytest.raises(ValueError, match=f"^{problem}"):
             Adapter("x", annotation).dump(value)
 
+    def test_a_number_that_json_cannot_hold_is_refused(self) -> None:
+        with pytest.raises(ValueError, match=r"^x: Exceeds the limit"):
+            Adapter("x", Annotated[int, Field(ge=1)]).dump(10**5000)
+
     @pytest.mark.usefixtures("without_pydantic")
     @pytest.mark.parametrize(
         "annotation",

@@ -36,7 +36,7 @@ from go_scheduler.telemetry import telemetry as module
 from go_scheduler.testing.builders import counts_by_state
 from go_scheduler.testing.clock import START, ManualClock
 from go_scheduler.triggers.simple import ExecuteOnceTrigger, IntervalTrigger
-from tests.conftest import seconds
+from tests.conftest import instance, seconds
 from tests.patience import FAILED_AFTER
 from tests.telemetry.conftest import OF_NODES
 
@@ -210,6 +210,16 @@ def test_each_run_is_a_span(house: House, clock: ManualClock) -> None:
     assert attributes["go_scheduler.definition.id"] == str(definition.id)
     assert attributes["go_scheduler.attempt"] == 2
     assert not trace.get_current_span().is_recording()
+
+
+def test_a_run_does_not_fail_by_what_its_program_handles(house: House) -> None:
+    telemetry = Telemetry(tracer_provider=house.tracers)
+    try:
+        raise KeyError  # As in a worker that is a program's second try.
+    except KeyError:
+        with telemetry.around(instance()):
+            pass
+    assert house.one("process").status.is_ok
 
 
 def test_a_run_is_linked_to_the_span_that_its_payload_or_metadata_names(

@@ -239,7 +239,8 @@ class Status(Message):
 
     def to_bytes(self) -> bytes:
         """Its JSON text, without what is not said."""
-        return self.model_dump_json(exclude_none=True).encode()
+        absent = {name for name, value in self if value is None}
+        return self.model_dump_json(exclude=absent).encode()
 
 
 _STATUS: TypeAdapter[Status] = TypeAdapter(Status)

@@ -293,6 +293,9 @@ def check(settings: Configuration) -> None:
 
 def _parts(settings: Configuration) -> Iterator[tuple[Place, Callable[[], object]]]:
     """The objects to make of the settings, by the paths of these; inner ones first."""
+    if settings.types.shell is not None:
+        # First: it is told beside what is wrong with the commands.
+        yield ("types", "shell"), partial(_check_shell, settings)
     yield from _sections(settings, ())
     if (url := settings.store.url) is not None:
         yield ("store", "url"), lambda: open_store(url.get_secret_value()).close()
@@ -302,8 +305,6 @@ def _parts(settings: Configuration) -> Iterator[tuple[Place, Callable[[], object
     yield ("scheduler",), lambda: Scheduler(None, MemoryStore(), **arguments())
     yield ("work",), lambda: settings.work.hand_out(Scheduler(None, MemoryStore()))
     types, dispatch = settings.types, settings.dispatch
-    if types.shell is not None:
-        yield ("types", "shell"), partial(_check_shell, settings)
     yield ("types",), types.job_types
     for name, each in dispatch.types.items():
         make = partial(each.job_type, JobTypes(), name, queue=types.queue)

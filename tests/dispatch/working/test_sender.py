@@ -127,7 +127,6 @@ class Saying:
         for each in asyncio.all_tasks(self.loop):
             each.cancel()
         self.loop.run()
-        self.loop.close()
 
     def _note(self, what: str, sent: bool) -> None:
         self.told.append((what, sent))
@@ -138,6 +137,7 @@ def saying() -> Iterator[Saying]:
     found = Saying()
     yield found
     found.close()
+    found.loop.close()
 
 
 def test_of_what_waits_only_the_newest_is_sent(saying: Saying) -> None:
@@ -267,6 +267,14 @@ def test_what_is_not_there_at_the_close_is_answered(saying: Saying) -> None:
     saying.end()
     assert len(saying.bus.bodies) == 1
     assert saying.told == [("1 accepted", True)]
+
+
+def test_a_worker_that_ends_does_not_say_that_the_bus_is_away(
+    saying: Saying, caplog: pytest.LogCaptureFixture
+) -> None:
+    saying.put("succeeded")
+    saying.close()
+    assert caplog.messages == []
 
 
 def test_what_has_ended_is_remembered_within_bounds() -> None:

@@ -438,6 +438,15 @@ def test_all_that_a_server_would_refuse_is_told_with_its_name() -> None:
         serve(found)
 
 
+def test_who_may_run_commands_is_told_beside_what_is_wrong_with_them() -> None:
+    shell = "{commands: {x: {arguments: [/bin/true], limits: {memory: 0}}}}"
+    with pytest.raises(ConfigurationError) as refused:
+        check(load(f"types: {{shell: {shell}}}"))
+    one, other = str(refused.value).splitlines()
+    assert "types.shell: it runs commands, and without authentication" in one
+    assert "commands.x.limits.memory: memory must be at least 1" in other
+
+
 @pytest.mark.parametrize(
     ("text", "told"),
     [

@@ -228,6 +228,23 @@ def test_a_line_without_end_takes_little_memory() -> None:
     assert peak < 1_000_000
 
 
+def test_of_a_line_that_is_too_long_nothing_is_taken(
+    client: Client, calling: Calls
+) -> None:
+    """Nor if it begins with a byte order mark, and what is kept of it is a job."""
+    http = calling(limits=Limits(body_bytes=100))
+
+    async def parts() -> AsyncIterator[bytes]:
+        yield b'\xef\xbb\xbf{"type": "send", "delay": 1.' + b"5" * 200
+        yield b"}\n"
+
+    answer = http.post(PATH, content=parts(), headers=LINES)
+    _, refused, last = events_of(answer)
+    assert "at most 100 bytes" in refused["detail"]
+    assert is_end(last, "stopped", 1, 0, 0, 1)
+    assert stored(client) == []
+
+
 def test_an_import_stops_at_a_wrong_line_by_default(
     http: Calling, client: Client
 ) -> None:
