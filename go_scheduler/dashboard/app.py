@@ -43,6 +43,9 @@ _CHANGED = ("/definitions/", "/instances/")
 
 async def answer_failure(request: Request, error: Exception) -> Response:
     """Answer with the page of an error."""
+    if isinstance(error, HTTPException) and error.status_code == 404:
+        detail = "there is no page under this path"
+        error = Problem(404, "no-path", "Not Found", detail)
     return _page(request, of_error(request, error))
 
 

@@ -60,6 +60,12 @@ def test_an_empty_store_has_every_page(browser: Calling, path: str) -> None:
     assert Parsed(answer).open == []
 
 
+def test_a_path_without_a_page_says_so(browser: Calling) -> None:
+    answer = browser.get("/dashboard/strip")
+    assert answer.status_code == 404
+    assert "there is no page under this path" in answer.text
+
+
 @pytest.mark.parametrize(
     "path",
     [
