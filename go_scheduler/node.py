@@ -50,7 +50,6 @@ _PATIENCE = timedelta(minutes=1)
 # A node that was not seen for some seconds may still be running.
 _ALIVE = timedelta(minutes=5)
 _MOST_QUEUES = 100
-_STOPS = "its node stops"
 
 
 class Phase(Enum):
@@ -444,9 +443,9 @@ class Node:
             ticker.stop()
         # Before giving back, so that what a loop took as it ended goes back as well.
         ended = all(ticker.ended for ticker in self.makers)
-        self._claimer.give_back_late(_STOPS)
+        self._claimer.hold_late()
         for run in self.state.held.uncalled():
-            self.writer.give_back(run, _STOPS)
+            self.writer.give_back(run, "its node stops")
         return ended
 
     def _has_given_back_unknown(self) -> bool:

@@ -7,16 +7,21 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from go_scheduler.models import State
+from go_scheduler.models import State, TaskDefinition
 from go_scheduler.running.defaults import Defaults
 from go_scheduler.running.held import HeldRun
 from go_scheduler.scheduler import Scheduler
+from go_scheduler.stores.messages import Addition
 from go_scheduler.testing.builders import SECOND
 from go_scheduler.ticking.ticker import Ticker
+from go_scheduler.triggers import OnDemandTrigger
 from tests.behaviour.house import once
 from tests.conftest import instance
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from go_scheduler.models import TaskInstance
     from go_scheduler.node import Node
     from go_scheduler.testing import ManualClock
 
@@ -62,6 +67,27 @@ def test_what_a_loop_has_taken_as_it_ended_is_given_back(clock: ManualClock) -> 
 
         node.makers[0].__class__ = Taking
     assert not held.has(run)
+
+
+@pytest.mark.parametrize("cancels", [False, True])
+def test_what_comes_too_late_to_be_let_in_goes_back_or_is_cancelled(
+    clock: ManualClock, cancels: bool
+) -> None:
+    with Scheduler(lambda _: None, clock=clock) as scheduler:
+        clock.advance(SECOND)
+        made = scheduler.schedule(TaskDefinition(trigger=OnDemandTrigger()))
+        node = node_of(scheduler)
+
+        def created(found: Sequence[TaskInstance]) -> None:
+            [new] = found
+            assert new.claimed_by == node.state.node
+            if cancels:
+                scheduler.cancel(new.id)
+
+        node._claimer.arriving.stop()
+        assert node.add(made.id, [Addition()], created, queue=made.queue)
+    [left] = scheduler.list_instances()
+    assert left.state is (State.CANCELLED if cancels else State.PENDING)
 
 
 def test_a_stop_that_gets_no_thread_may_be_asked_for_again(

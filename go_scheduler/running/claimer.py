@@ -465,10 +465,10 @@ class Claimer(Part):
         finally:
             self._coming(-count)
 
-    def give_back_late(self, reason: str) -> None:
-        """Give back what has come too late to be let in."""
+    def hold_late(self) -> None:
+        """Hold what has come too late to be run, as the node is about to give back."""
         if self.arriving.ended:
-            self._take_in(partial(self._release_all, reason=reason))
+            self._take_in(self._hold)
 
     def give_back_unknown(self) -> bool:
         """Give back what was claimed by calls whose answer was lost; true if any."""
@@ -551,11 +551,10 @@ class Claimer(Part):
             finally:
                 self._coming(-len(instances))
 
-    def _release_all(
-        self, instances: Sequence[TaskInstance], _: Watch, *, reason: str
-    ) -> None:
-        for each in instances:
-            self.writer.release(HeldRun(each, self._defaults), reason)
+    def _hold(self, instances: Sequence[TaskInstance], watch: Watch) -> None:
+        runs = [HeldRun(each, self._defaults) for each in instances]
+        self._held.add(runs)
+        self._start_queue.withdrawing.let_in(runs, watch)
 
     def _give_back(self) -> None:
         """Give back what nobody else does any more, in whatever thread has found it."""

@@ -237,7 +237,7 @@ def each_instance_once(
     """The rows in batches, in order, so that none of these names an instance twice."""
     ids = [claim_of(row).instance_id.int for row in rows]
     if len({*ids}) == len(rows):
-        return [rows]
+        return [rows] if rows else []
     batches: list[list[Row]] = []
     seen: Counter[int] = Counter()
     for id, row in zip(ids, rows, strict=True):

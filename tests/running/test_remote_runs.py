@@ -39,6 +39,7 @@ from tests.behaviour.house import Faults
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from datetime import datetime
 
     from go_scheduler.events import Event
     from go_scheduler.stores.messages import Claim
@@ -132,6 +133,18 @@ def test_the_success_of_a_signed_claim_may_be_reported_again_when_it_is_deleted(
     # No other run of it has succeeded, and a failure is not recorded.
     assert remote.end_all([Failing(claim=claim_of(gone), error="no")]) == [False]
     assert len(house.told) == told
+
+
+def test_what_has_no_timeout_asks_nobody_for_the_time(house: House) -> None:
+    def never() -> datetime:
+        pytest.fail("a store would be asked")
+
+    remote = RemoteRuns(
+        house.store, defaults=Defaults(), tell=house.told.append, now=never
+    )
+    run = running(house.store)
+    extending = Extending(claim=claim_of(run), by=HOUR, instance=run)
+    assert remote.extend(extending) is Extension.GO_ON
 
 
 def test_a_run_on_a_bus_without_a_timeout_is_not_read(house: House) -> None:
