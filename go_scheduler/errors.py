@@ -153,11 +153,18 @@ class ConflictError(GoSchedulerError):
         definition_id: The definition that was to be changed.
         expected: The revision that it was to have.
         revision: Its revision in the store now; None if it is gone.
+        key: The key that it was to have, if one was.
     """
 
     def __init__(
-        self, definition_id: UUID, *, expected: int | None, revision: int | None
+        self,
+        definition_id: UUID,
+        *,
+        expected: int | None,
+        revision: int | None,
+        key: str | None = None,
     ) -> None:
+        which = f"{definition_id}" if key is None else f"{definition_id}, key {key!r},"
         was = f"was expected at revision {expected}"
         if revision is None:
             found = (
@@ -166,13 +173,17 @@ class ConflictError(GoSchedulerError):
             )
         elif expected == 0:
             was = "was to be a new one"
-            found = f"there is one at revision {revision}: take another id, or none"
+            found = (
+                f"there is one at revision {revision}: take another"
+                f" {'id' if key is None else 'key'}, or none"
+            )
         else:
             found = f"it is at revision {revision}: read it again and repeat the change"
-        super().__init__(f"task definition {definition_id} {was}, but {found}")
+        super().__init__(f"task definition {which} {was}, but {found}")
         self.definition_id = definition_id
         self.expected = expected
         self.revision = revision
+        self.key = key
 
 
 class ClaimLostError(GoSchedulerError):

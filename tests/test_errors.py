@@ -88,8 +88,13 @@ CONFLICT = f"task definition {ID} was"
             f"{CONFLICT} to be a new one, but there is one at revision 5: take another"
             " id, or none",
         ),
+        (
+            ConflictError(ID, expected=0, revision=1, key="kk"),
+            f"task definition {ID}, key 'kk', was to be a new one, but there is one at"
+            " revision 1: take another key, or none",
+        ),
     ],
-    ids=["no definition", "no instance", "edited", "gone", "not new"],
+    ids=["no definition", "no instance", "edited", "gone", "not new", "key taken"],
 )
 def test_an_error_of_an_id_says_what_was_found(
     error: GoSchedulerError, text: str

@@ -79,6 +79,8 @@ def test_the_same_key_gives_the_same_id_for_ever() -> None:
     assert found != TaskDefinition.id_for("nightly reports")
     with pytest.raises(ConfigurationError, match="key must be a str, not 5"):
         TaskDefinition.id_for(5)  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError, match="key must not be empty"):
+        TaskDefinition.id_for("")
 
 
 @pytest.mark.parametrize(

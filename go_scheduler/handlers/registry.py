@@ -258,7 +258,14 @@ class HandlerRegistry:
         """
         name = _checked_name(name, "register")
         if name in self._handlers:
-            raise ConfigurationError(f"a handler is registered as {name!r} already")
+            first = self._handlers[name]
+            if isinstance(task := getattr(first, "__self__", None), Task):
+                first = task
+            called = getattr(first, "__qualname__", shown(first))
+            raise ConfigurationError(
+                f"a handler is registered as {name!r} already: {called} of"
+                f" {first.__module__}"
+            )
 
         def add(handler: _Handler) -> _Handler:
             check_handler(handler)
@@ -428,11 +435,15 @@ def task_definition(
     name: str, trigger: Trigger | None, more: Mapping[str, object]
 ) -> TaskDefinition:
     """The definition of a task, with further fields."""
-    if wrong := more.keys() - TAKEN_BY_A_TASK:
-        raise ConfigurationError(
-            f"task {name!r} takes no {', '.join(sorted(wrong))}: its id follows from"
-            f" its name, and it takes {', '.join(TAKEN_BY_A_TASK)}"
-        )
+    if wrong := sorted(more.keys() - TAKEN_BY_A_TASK):
+        from difflib import get_close_matches
+
+        told = f"task {name!r} takes no {', '.join(wrong)}"
+        if wrong[0] in ("id", "key"):
+            raise ConfigurationError(f"{told}: its id follows from its name")
+        if near := get_close_matches(wrong[0], TAKEN_BY_A_TASK, n=1):
+            raise ConfigurationError(f"{told}; did you mean {near[0]!r}?")
+        raise ConfigurationError(f"{told}; it takes {', '.join(TAKEN_BY_A_TASK)}")
     return TaskDefinition(
         id=task_id(name),
         name=name,

@@ -505,7 +505,7 @@ class ByKind(Body):
             raise ConfigurationError(f"kind {shown(self.kind)} is not known here")
         trigger = load_trigger(self.kind, state)
         if isinstance(trigger, UnknownTrigger):
-            raise ConfigurationError(f"state {trigger.reason}")
+            raise ConfigurationError(trigger.reason.removeprefix("the stored "))
         return trigger
 
 

@@ -162,6 +162,10 @@ class Remote:
             )
         except httpx.InvalidURL as error:
             raise ConfigurationError(f"{url!r} is no URL: {error}") from None
+        if self._http.base_url.path == "/v1/":
+            raise ConfigurationError(
+                f"a server's URL ends with its host and port, not with /v1: {url!r}"
+            )
 
     def __enter__(self) -> Self:
         """Keep connections open."""
@@ -456,8 +460,10 @@ class Remote:
                 method, f"/v1{path}", params=said or None, **sent
             )
         except httpx.HTTPError as error:
+            away = isinstance(error, httpx.ConnectError)
             raise StoreUnavailableError(
                 f"the server at {self._url} does not answer: {error}"
+                + "; start it with `go_scheduler serve`, or mind the URL" * away
             ) from error
         if response.is_success:
             return response

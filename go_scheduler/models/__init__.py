@@ -443,10 +443,12 @@ class TaskDefinition:
         ``7c0ee4ed-6d0c-4dbb-8f5c-0b1a6c1d8a52``.
 
         Args:
-            key: Any text, such as ``"nightly report"``.
+            key: Any text but the empty one, such as ``"nightly report"``.
         """
         check_type("key", key, str)
         check_text(key, "key")
+        if not key:
+            raise ConfigurationError("key must not be empty")
         return uuid5(_IDS, key)
 
 

@@ -171,18 +171,16 @@ def plan(
 
 def _by_id(declared: Iterable[TaskDefinition]) -> Mapping[UUID, TaskDefinition]:
     check_type("definitions", declared, Iterable)
-    found: dict[UUID, TaskDefinition] = {}
-    for each in declared:
+    given = list(declared)
+    for each in given:
         check_type("a definition", each, TaskDefinition)
-        if each.id in found:
-            raise ConfigurationError(f"definition {each.id} is there twice")
         if not each.named:
             raise ConfigurationError(
                 "what is declared needs an id of its own, the same at each start, as by"
                 f" key='nightly report': {shown(each.trigger)}"
             )
-        found[each.id] = each
-    return found
+    rules.check_each_once(given)
+    return {each.id: each for each in given}
 
 
 def _refusal(

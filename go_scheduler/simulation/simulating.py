@@ -17,7 +17,7 @@ from go_scheduler.errors import ConfigurationError
 from go_scheduler.firing.latest import jitter_of
 from go_scheduler.formatting import duration_text, shown, utc_text
 from go_scheduler.models import DefinitionState, State, TaskDefinition, TaskInstance
-from go_scheduler.stores.rules import fate_of, overlap_of, slot_of
+from go_scheduler.stores.rules import check_each_once, fate_of, overlap_of, slot_of
 from go_scheduler.triggers.base import checked_fire_time, next_fire_time_of, utc
 from go_scheduler.triggers.local_time import zone_changes, zone_of
 from go_scheduler.triggers.previews import ask, effect_of
@@ -244,7 +244,7 @@ def beware_of(simulated: Simulated, refused: str | None) -> Iterator[str]:
     elif definition.state is not DefinitionState.ACTIVE:
         yield f"it is {definition.state.value}"
     elif not simulated.fires and not isinstance(definition.trigger, OnDemandTrigger):
-        yield "it does not fire"
+        yield "it does not fire within this time"
     expire_after = definition.expire_after or EXPIRE_AFTER
     if simulated.duration > expire_after:
         yield (
@@ -506,12 +506,9 @@ def check_number(name: str, number: int) -> None:
 def checked(definitions: Iterable[TaskDefinition]) -> Sequence[TaskDefinition]:
     """The definitions, if each is one and each id is there once."""
     given = list(definitions)
-    ids: set[UUID] = set()
     for each in given:
         check_type("a definition", each, TaskDefinition)
-        if each.id in ids:
-            raise ConfigurationError(f"definition {each.id} is there twice")
-        ids.add(each.id)
+    check_each_once(given)
     return given
 
 

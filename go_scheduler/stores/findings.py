@@ -81,7 +81,10 @@ def well(name: str, seen: str) -> Finding:
 _NOTICE, _WARNING, _ERROR = Severity.NOTICE, Severity.WARNING, Severity.ERROR
 
 UNREACHABLE = Kind(
-    "unreachable", _ERROR, "See that the database runs, and mind the URL."
+    "unreachable",
+    _ERROR,
+    "See that the database runs, and mind the URL; `go_scheduler migrate` makes the"
+    " file of a new SQLite database.",
 )
 NOT_ANSWERED = Kind(
     "not-answered",

@@ -215,7 +215,8 @@ def check_each_once(definitions: Iterable[TaskDefinition]) -> None:
     ids: set[UUID] = set()
     for each in definitions:
         if each.id in ids:
-            raise ConfigurationError(f"definition {each.id} is there twice")
+            key = "" if each.key is None else f", key {each.key!r},"
+            raise ConfigurationError(f"definition {each.id}{key} is there twice")
         ids.add(each.id)
 
 
@@ -232,7 +233,9 @@ def check_revision(
         return
     revision = None if stored is None else stored.revision
     if new.revision is not None and new.revision != revision:
-        raise ConflictError(new.id, expected=new.revision, revision=revision)
+        raise ConflictError(
+            new.id, expected=new.revision, revision=revision, key=new.key
+        )
 
 
 def check_is_as_read(read: TaskDefinition, revision: int | None) -> None:

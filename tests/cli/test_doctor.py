@@ -182,6 +182,8 @@ def test_a_store_that_is_away_or_behind_has_its_exit_code_and_what_to_run(
     assert "error     unreachable  connection failed" in printed
     assert "secret" not in printed + away.errors
     new = shell.at(f"sqlite:///{tmp_path}/x.db")
-    assert "there is no file" in new("doctor", code=3)
+    printed = new("doctor", code=3)
+    assert "there is no file" in printed
+    assert "`go_scheduler migrate` makes the file of a new SQLite" in printed
     (tmp_path / "x.db").touch()
     assert "\n    go_scheduler migrate\n" in new("doctor", code=2)

@@ -224,9 +224,10 @@ class TestMany:
         assert written == [3, 2]
 
     def test_an_id_that_is_there_twice_is_refused(self, client: Client) -> None:
-        one = soon()
-        with pytest.raises(ConfigurationError, match="is there twice"):
-            client.schedule_all([one, replace(one, name="b")])
+        for one in (soon(), soon(key="report")):
+            text = ", key 'report'," if one.key else str(one.id)
+            with pytest.raises(ConfigurationError, match=f"{text} is there twice$"):
+                client.schedule_all([one, replace(one, name="b")])
         assert client.list_definitions() == []
 
     def test_what_has_ended_before_is_warned_of_no_more(

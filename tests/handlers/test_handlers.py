@@ -136,11 +136,14 @@ def test_what_cannot_be_called_with_an_instance_is_refused(
         Scheduler(handler)
 
 
-@pytest.mark.parametrize("name", ["", "x" * 201, "\0", None, 5, "plain"])
+@pytest.mark.parametrize("name", ["", "x" * 201, "\0", None, 5, "plain", "made"])
 def test_a_name_that_is_none_or_is_taken_is_refused(name: str) -> None:
     handlers = HandlerRegistry()
     assert handlers.register("plain")(plain) is plain
-    problem = "registered as 'plain' already" if name == "plain" else "name"
+    handlers.task("made")(plain)
+    problem = "name"
+    if name in ("plain", "made"):
+        problem = f"registered as {name!r} already: plain of {__name__}$"
     with pytest.raises(ConfigurationError, match=problem):
         handlers.register(name)
 

@@ -557,17 +557,24 @@ class TestRefusals:
             house.handlers.task("needs", CronTrigger(hour=9))(needs)
 
     @pytest.mark.parametrize(
-        "wrong",
-        ["id", "owner", "revision", "named", "next_fire_time", "quue", "_revision_of"],
+        ("wrong", "told"),
+        [
+            ("id", ": its id follows from its name"),
+            ("key", ": its id follows from its name"),
+            ("owner", "; it takes queue, priority, .*, note"),
+            ("_revision_of", "; it takes queue, priority, .*, note"),
+            ("quue", r"; did you mean 'queue'\?"),
+            ("retries", r"; did you mean 'retry'\?"),
+        ],
     )
-    def test_what_no_task_takes_is_refused(self, house: House, wrong: str) -> None:
+    def test_what_no_task_takes_is_refused(
+        self, house: House, wrong: str, told: str
+    ) -> None:
         scheduler = Scheduler(house.handlers, house.store, clock=house.store.clock)
         given: Any = {wrong: 5}
         for decorate in (house.handlers.task, scheduler.task):
             with pytest.raises(
-                ConfigurationError,
-                match=f"'send' takes no {wrong}: its id follows from its name, and it"
-                " takes queue, priority, .*, note$",
+                ConfigurationError, match=f"'send' takes no {wrong}{told}$"
             ):
                 decorate("send", **given)
         with pytest.raises(ConfigurationError, match="takes no id, name_: its id"):

@@ -108,11 +108,13 @@ def test_a_second_create_changes_nothing_and_another_definition_conflicts(
     http: Calling,
 ) -> None:
     id = str(uuid4())
-    body = created(http, id=id)
-    again = http.post(PATH, json={"trigger": DAILY, "id": id})
-    assert (again.status_code, again.json()) == (200, body)
-    other = http.post(PATH, json={"trigger": {"every": 60}, "id": id})
-    assert is_problem(other, 409, "revision")
+    for given, named in (({"id": id}, f"{id} was"), ({"key": "kk"}, "key 'kk', was")):
+        body = created(http, **given)
+        again = http.post(PATH, json={"trigger": DAILY, **given})
+        assert (again.status_code, again.json()) == (200, body)
+        other = http.post(PATH, json={"trigger": {"every": 60}, **given})
+        assert is_problem(other, 409, "revision")
+        assert f"{named} to be a new one" in other.json()["detail"]
 
 
 def test_put_creates_and_replaces(http: Calling) -> None:

@@ -125,7 +125,7 @@ def test_what_fires_once_or_not_at_all(trigger: Any, fires: int) -> None:
     found = one(TaskDefinition(trigger=trigger))
     assert found.fires == fires
     silent = fires or isinstance(trigger, OnDemandTrigger)
-    assert found.warnings == (() if silent else ("it does not fire",))
+    assert found.warnings == (() if silent else ("it does not fire within this time",))
 
 
 def test_what_is_paused_does_not_fire_and_says_so() -> None:

@@ -201,8 +201,9 @@ class ApiKey:
         check_name("subject", self.subject)
         if not _KEPT.fullmatch(self.hash):
             raise ConfigurationError(
-                f"hash of the key of {self.subject} must be what new_key() has"
-                " made: eight characters, a colon, and 64; not the key itself"
+                f"hash of the key of {self.subject} must be what `go_scheduler"
+                " key` or new_key() has made: eight characters, a colon, and 64; not"
+                " the key itself"
             )
         for name in ("scopes", "queues", "owners"):
             if isinstance(getattr(self, name), str):

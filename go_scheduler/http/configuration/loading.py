@@ -22,7 +22,6 @@ from pydantic_settings import (
 )
 
 from go_scheduler.errors import ConfigurationError
-from go_scheduler.formatting import shown
 from go_scheduler.handlers.job_types import JobTypes
 from go_scheduler.http.access.loopback import is_loopback
 from go_scheduler.http.configuration.files import find_file, read_file, read_yaml
@@ -246,9 +245,14 @@ def _reason(error: Mapping[str, Any]) -> str:
     if error["type"] != "extra_forbidden":
         return _IN_YAML.get(error["type"]) or worded(error)
     name, known = str(error["loc"][-1]), settings_below(error["loc"][:-1])
+    if name.startswith("_"):
+        return (
+            "there is no such setting; a variable has one underscore before its"
+            f" section, and two before its setting: {PREFIX}SERVER__PORT"
+        )
     if near := get_close_matches(name.lower(), known, n=1):
         return f"there is no such setting: did you mean {near[0]}?"
-    return f"there is no such setting as {shown(name)}: known are {', '.join(known)}"
+    return f"there is no such setting: known are {', '.join(known)}"
 
 
 def settings_below(section: Place) -> list[str]:

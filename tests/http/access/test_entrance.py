@@ -176,7 +176,7 @@ def test_a_key_expires(clock: ManualClock) -> None:
     ("wrong", "why"),
     [
         ({"subject": ""}, "subject must have 1 to 200"),
-        ({"hash": "gs_secret"}, "hash of the key of reports must be what new_key"),
+        ({"hash": "gs_secret"}, "the key of reports must be what `go_scheduler key`"),
         ({"scopes": "admin"}, "scopes of reports must be a list"),
         ({"queues": "mail"}, "queues of reports must be a list"),
         ({"owners": "shop"}, "owners of reports must be a list"),

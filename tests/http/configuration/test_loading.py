@@ -197,7 +197,7 @@ dashboard: {origin: nowhere}
         " such as https://tasks.example.org: 'nowhere'",
         "GO_SCHEDULER_LOG__LEVEL: log.level: it must be 'debug', 'info', 'warning'"
         " or 'error'",
-        "GO_SCHEDULER_LOG__X__Y: log.x: there is no such setting as 'x': known are"
+        "GO_SCHEDULER_LOG__X__Y: log.x: there is no such setting: known are"
         " format, level, requests, log_polls",
     }
 
@@ -261,11 +261,13 @@ def test_variables_of_no_section_are_refused() -> None:
         "GO_SCHEDULER_SEVRER__PORT: sevrer: there is no such setting: did you mean"
         " server?"
     ]
-    for name, told in (
-        ("GO_SCHEDULER__PORT", "_port: there is no such setting as '_port': known"),
-        ("GO_SCHEDULER__SERVER__PORT", "_server: there is no such setting: did you"),
+    for name, place in (
+        ("GO_SCHEDULER__PORT", "_port"),
+        ("GO_SCHEDULER__SERVER__PORT", "_server"),
     ):
-        assert refused(**{name: "1"})[0].startswith(f"{name}: {told}")
+        [told] = refused(**{name: "1"})
+        assert told.startswith(f"{name}: {place}: there is no such setting; a variable")
+        assert told.endswith(": GO_SCHEDULER_SERVER__PORT")
     # Kubernetes makes such a variable of the name of a service.
     loaded = load("", GO_SCHEDULER_PORT="tcp://10.0.0.1:8710")
     assert loaded.server.port == 8710
@@ -413,7 +415,7 @@ TOLD = (
     "scheduler.retry.factor: factor must be",
     "scheduler.catch_up.grace: grace must be",
     "jobs.jitter: jitter must be at least 0 s",
-    "access.keys.0.hash: hash of the key of ann must be",
+    "access.keys.0.hash: hash of the key of ann must be what `go_scheduler key` or",
     "access.keys.1.scopes: scopes of bob has 'jobs:reed'",
     "access.oidc.issuer: issuer must be an https URL",
     "types.webhook.secrets.a.hosts: hosts must name the hosts",
