@@ -204,6 +204,8 @@ def served(
         app,
         port=port,
         log_config=None,
+        # Longer than a client keeps one: it may send just as the server closes it.
+        timeout_keep_alive=FAILED_AFTER,
         timeout_graceful_shutdown=FAILED_AFTER,
         **options,  # type: ignore[arg-type]
     )
